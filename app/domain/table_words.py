@@ -111,14 +111,13 @@ def table_words(part: TablePart) -> str:
 
 def result_text(part: TablePart) -> str:
     """A result as Markdown, with the names of its columns in the language of the window."""
-    query = stored_query(part)
-    if query is None:
+    query, lines = stored_query(part), part.text.split("\n")
+    if query is None or len(lines) < 2:
         return part.text
     names = [expression_words(each).replace("|", "\\|") for each in query.show]
     marks = ["---:" if each.do in _NUMBERS else "---" for each in query.show]
-    _, _, *rows = part.text.split("\n")
-    lines = (f"| {' | '.join(cells)} |" for cells in (names, marks))
-    return "\n".join((*lines, *rows))
+    head = (f"| {' | '.join(cells)} |" for cells in (names, marks))
+    return "\n".join((*head, *lines[2:]))
 
 
 def result_notes(part: TablePart) -> list[str]:

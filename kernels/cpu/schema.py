@@ -77,15 +77,12 @@ class NativeGating(_Numbered):
 class OpKind(_Numbered):
     """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
-    EMBED = (
-        0,
-        "out = (rows `ids` of weights[0] + x) * scale + weights[1] by position, or null; `types`",
-    )
+    EMBED = 0, "out = (rows `ids` of weights[0] + x) * scale + weights[1] by position; `types`"
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
-    LINEAR = 3, "outs[i] = x * weights[i] + biases[i]; `activation`: outs[0] alone, gated; `add_to`"
+    LINEAR = 3, "outs[i] = x * weights[i] + biases[i]; `activation`: only outs[0]; `add_to`"
     ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
-    ROPE = 5, "x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; `full`"
+    ROPE = 5, "x, y, z are q, k, v: head norms, rotation by angles `out`, page write; `full`"
     ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x; `full`"
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"

@@ -317,6 +317,7 @@ def file_names(stage: Stage) -> None:
     ready(stage)
     stage.window.composer.setFocus()
     QTest.keyClicks(stage.window.composer.editor, "Compare it with @")
+    stage.wait_until_idle()  # the app looks for files itself
     here = [KnownFile("minutes.pdf", kind="pdf"), KnownFile("fish tax.xlsx", kind="sheets")]
     other = [KnownFile("letters.docx", path="/home/ada/letters.docx", kind="word")]
     stage.window.attaching.list.show_files(here, other)

@@ -288,6 +288,7 @@ def everything(folder: Path) -> ChatSettings:
         thinking_budget=77,
         policy=ContextPolicy.STOP,
         adapters=(AdapterChoice(adapter, on=False, strength=-0.5),),
+        collections=(8, 3),
         resolved=ResolvedText("Answer on {{date}}", "Answer on Monday"),
         unknown={"of a later version": [1, {"a": None}]},
     )

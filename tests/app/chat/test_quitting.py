@@ -105,22 +105,25 @@ sys.path[:0] = [{root!r}]
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from app import __main__ as program
-from app.store.writer import StoreQueue
+from app.store import writer
 from app.settings.table import Settings
 from app.ui.window import Window
 
-class Hanging(StoreQueue):
+has_store = asked = False
+
+class Hanging(writer.StoreQueue):
     def __init__(self, *arguments):
+        global has_store
         super().__init__(*arguments)
         self.write(lambda store: threading.Event().wait())
+        has_store = True
 
-program.StoreQueue = Hanging
-asked = False
+writer.StoreQueue = Hanging
 
 def look():
     global asked
     for window in QApplication.topLevelWidgets() if QApplication.instance() else ():
-        if not isinstance(window, Window) or not window.isVisible():
+        if not isinstance(window, Window) or not window.isVisible() or not has_store:
             continue
         if not asked:
             asked = True

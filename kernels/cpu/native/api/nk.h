@@ -68,12 +68,12 @@ enum nk_gating {
 
 // Kinds of operations in a recorded program: what each computes from which nk_op fields.
 enum nk_kind {
-    NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale + weights[1] by position, or null; `types`
+    NK_EMBED = 0,  // out = (rows `ids` of weights[0] + x) * scale + weights[1] by position; `types`
     NK_NORM = 1,  // out = norm of x; with `quantize`, out must not be x, and out is quantized
     NK_QUANTIZE = 2,  // quantizes x for products; `chosen`: a row for each pair y of the groups z
-    NK_LINEAR = 3,  // outs[i] = x * weights[i] + biases[i]; `activation`: outs[0] alone, gated; `add_to`
+    NK_LINEAR = 3,  // outs[i] = x * weights[i] + biases[i]; `activation`: only outs[0]; `add_to`
     NK_ANGLES = 4,  // out [T, 2 * pairs] = cosines and sines of position * weight, times scale
-    NK_ROPE = 5,  // x, y, z are q, k, v: per-head norms, rotation by angles `out`, page write; `full`
+    NK_ROPE = 5,  // x, y, z are q, k, v: head norms, rotation by angles `out`, page write; `full`
     NK_ATTEND = 6,  // out = attention of x over the pages; must follow the ROPE of its x; `full`
     NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor; `limit`
     NK_ADD = 8,  // x += y * scale; y is scaled in place
