@@ -1,4 +1,4 @@
-"""Record of answers: what comes of each, from its first token to its end, in state and store."""
+"""Record of answers in state and store, from the first token of each to its end."""
 
 from __future__ import annotations
 

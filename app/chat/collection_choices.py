@@ -47,7 +47,7 @@ class CollectionChoices:
             self._settings.use_collection(id)
 
     def extend(self, id: int, paths: Sequence[Path]) -> None:
-        """Add folders and files to a collection; what is in them is no source of its own then."""
+        """Add folders and files to a collection; sources inside of them are merged into them."""
         collection = self._collections.state.collection(id)
         sources = self._usable(paths, collection) if collection else []
         if collection and sources:

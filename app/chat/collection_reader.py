@@ -1,4 +1,4 @@
-"""Reader of the files of collections: their hashes and texts, on a worker of its own."""
+"""Reader of the files of collections: hashes and texts, made on its own thread."""
 
 from __future__ import annotations
 

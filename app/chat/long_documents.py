@@ -307,7 +307,7 @@ class LongAnswer:
     async def deltas(self) -> AsyncIterator[Delta]:
         """The sections, then the text; raises AnswerFailed.
 
-        An engine may read less at once than it says: what is left is then done in smaller parts.
+        An engine may read less at once than it says: the remaining parts are then made smaller.
         """
         context = self._door.context
         try:
@@ -328,7 +328,7 @@ class LongAnswer:
             raise
 
     async def _steps(self, sizes: PartSizes) -> AsyncIterator[Delta]:
-        """What is left to do, with parts of such sizes."""
+        """The remaining steps, with parts of such sizes."""
         sections = self._level(0)
         is_read = bool(self._asked.begun and sections)
         left = [] if is_read else await self._parts(sections, sizes.text)
@@ -404,7 +404,7 @@ class LongAnswer:
         return f"{self._asked.wish}\n\n{OF_RESULTS}\n\n{read}".lstrip()
 
     async def _section(self, part: SectionPart, question: str, most: int) -> AsyncIterator[Delta]:
-        """Ask for a section, which is the last delta; what comes before is the progress."""
+        """Ask for a section, which is the last delta; those before it are the progress."""
         left = part.count - part.number + 1
         seconds = self._section_seconds * left if not part.level else 0.0
         before = self._usage.prompt_tokens
