@@ -62,6 +62,13 @@ def cited(table: Table) -> Passage:
     return passages_part(table.stage.state.messages[-2].parts).passages[0]  # type: ignore[union-attr]
 
 
+def forget(table: Table, passage: Passage) -> None:
+    """Remove the document of a passage from the index, after the step in progress."""
+    indexing = table.stage.controller.indexing
+    indexing.forget([passage.sha256])
+    until(lambda: not (indexing._jobs or indexing._working))
+
+
 def test_the_document_is_shown_as_it_was_searched(table: Table, shown: Shown) -> None:
     text, marked, note = shown.open(cited(table))
     assert text.split() == TEXT.split()
@@ -74,7 +81,7 @@ def test_the_document_is_shown_as_it_was_searched(table: Table, shown: Shown) ->
 
 def test_a_document_that_is_not_in_the_index_is_read(table: Table, shown: Shown) -> None:
     passage = cited(table)
-    table.stage.controller.indexing.forget([passage.sha256])
+    forget(table, passage)
     assert shown.open(passage) == ("The pump is blue.\n\n" + FILTER, FILTER, "")
     assert table.extractor.names == ["manual.txt"]
 
@@ -93,7 +100,7 @@ def test_a_passage_that_is_no_longer_in_its_file(table: Table, shown: Shown, ind
     table.write("manual.txt", "All is new.")
     table.settle()  # the old text stays in the index, as a chat cites it
     if not indexed:
-        table.stage.controller.indexing.forget([passage.sha256])
+        forget(table, passage)
     text, marked, note = shown.open(passage)
     assert text.split() == (TEXT if indexed else FILTER).split()
     assert marked == FILTER
