@@ -51,7 +51,7 @@ class CollectionReader:
             return self._read(file, known, cancelled)
         except ExtractionError as error:
             fault, detail = error.fault, error.detail
-        except Exception:  # noqa: BLE001  (the thread goes on with the next file)
+        except Exception:  # noqa: BLE001  (logged; this file fails, the next is read)
             _log.exception("a file of a collection cannot be read")
             fault, detail = ExtractionFault.CRASHED, ""
         failed = replace(file, state=FileState.FAILED, version="", fault=fault, detail=detail)

@@ -256,7 +256,7 @@ class Indexing(QObject):
         def read() -> DocumentText | None:
             try:
                 found = self._index().text(key) if self.is_used else None
-            except Exception:  # noqa: BLE001  (the caller goes on without it)
+            except Exception:  # noqa: BLE001  (logged; None: not in the index)
                 _log.exception("a text of the index cannot be read")
                 found = None
             return DocumentText(*found) if found else None

@@ -201,7 +201,7 @@ class Parser:
             saved.leaf.shorten(saved.leaf_lines)
 
     def _undoable(self) -> tuple[list[Block], list[_Bracketed], References, set[int]]:
-        """What goes back behind the state of `_save` if the open formula is none after all."""
+        """The state after that of `_save`, for `_redo`: blocks, brackets, references, no formulas."""
         references = References(self._references.passages)
         references.update(self._references)
         return (

@@ -27,7 +27,7 @@ from kernels.placement import Placement
 from kernels.program import Program, Recorded, Segment
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
-MOST_TEXTS = 16  # that are read in one pass for embeddings: each has pages of its own
+MOST_TEXTS = 16  # texts in one pass for embeddings; each has its own KV pages
 _MOST_PROGRAMS = 4  # recorded and kept; others are recorded again when they are needed
 
 # Largest model whose decode step runs without a checkpoint: about 100 ms at 30 GB/s.
