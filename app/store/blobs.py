@@ -16,6 +16,7 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -132,8 +133,10 @@ class Blobs:
         before = time.time() - KEEP_SECONDS
         with translate_errors(self._database):
             for path in self._files() if self._writable else ():
-                if path.name not in named and path.stat().st_mtime < before:
-                    _remove(path)
+                # An unfinished blob may get its name, or go, between the listing and this.
+                with suppress(FileNotFoundError):
+                    if path.name not in named and path.stat().st_mtime < before:
+                        _remove(path)
 
     def _files(self) -> Iterator[Path]:
         """All blobs, and what a crash left of unfinished ones; no file of another kind."""

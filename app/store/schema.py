@@ -14,7 +14,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from app.store.parts_migration import convert_messages
@@ -446,8 +446,9 @@ def migrate(database: sqlite3.Connection, last: int = len(MIGRATIONS)) -> None:
 def remove_backups(path: Path, before: float) -> None:
     """Remove the copies of the database that migrations made before a time in seconds."""
     for copy in path.parent.glob(f"{glob.escape(path.name)}.schema-*.backup"):
-        if copy.stat().st_mtime < before:
-            copy.unlink()
+        with suppress(FileNotFoundError):  # another start of the app removes them too
+            if copy.stat().st_mtime < before:
+                copy.unlink()
 
 
 def _back_up(database: sqlite3.Connection, copy: Path) -> None:

@@ -212,6 +212,18 @@ def test_no_other_file_of_the_folder_is_removed(store: Store) -> None:
     assert kept(store) == {"notes.txt"}
 
 
+def test_a_file_that_disappears_while_unnamed_ones_are_removed_is_passed_over(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as an unfinished blob that gets its name just then."""
+    store.blobs.add(b"unnamed")
+    make_old(store.blobs)
+    listed = [store.blobs.folder / "gone.part", *store.blobs._files()]
+    monkeypatch.setattr(store.blobs, "_files", lambda: iter(listed))
+    store.remove_unnamed_blobs()
+    assert kept(store) == set()
+
+
 def test_a_file_part_keeps_its_hash_and_only_its_text_is_searched(store: Store) -> None:
     part = FilePart("a.pdf", "\n\nextracted text\n", "ab" * 32)
     assert from_row(*to_row(part)) == part
