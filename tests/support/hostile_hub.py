@@ -269,9 +269,14 @@ class _Handler(BaseHTTPRequestHandler):
             piece = body[at : min(at + PIECE, end)]
             if hub.gate is not None:
                 hub.gate(hub.sent_bytes)
-            self.wfile.write(piece)
-            with hub.lock:
+            with hub.lock:  # before the write: the reader may look at the sum at once after it
                 hub.sent_bytes += len(piece)
+            try:
+                self.wfile.write(piece)
+            except OSError:
+                with hub.lock:
+                    hub.sent_bytes -= len(piece)
+                raise
         if fault.stall_after >= 0:
             hub.stalled.set()
             hub.released.wait(20)
