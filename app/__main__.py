@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 _SWITCH_SECONDS = 0.0005  # GIL switch interval: how long the engine thread may block the window
 _QUIT_SECONDS = 30.0  # for saving after Qt has ended its event loop
 _NO_STARTER = (
-    "The starter model is not installed. Run `python3 packaging/dev.py run` once, which fetches "
-    "it, or get a model in the window."
+    "The starter model is not installed. Get a model in the window; in a checkout, "
+    "`python3 packaging/dev.py run` fetches the starter model."
 )
 _FORCED_SECONDS = 2.0  # time limit per thread when the user quits without saving
 
@@ -100,8 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     model = files[0] if files else starter_path()  # found before TOKONOMA_HOME is changed below
     if not model.is_file():
         print(
-            f"There is no model at {model}. Run `python3 packaging/dev.py run` once, "
-            "which fetches the starter model, or name a GGUF file.",
+            f"There is no model at {model}. Name a GGUF file; in a checkout, "
+            "`python3 packaging/dev.py run` fetches the starter model.",
             file=sys.stderr,
         )
         return 1

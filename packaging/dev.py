@@ -1,4 +1,4 @@
-"""Developer command: run, test, check, bench, shots, fuzz, map, words, bundle. Creates .venv when needed.
+"""Developer command: runs, tests, checks, measures and packages the program; makes .venv if needed.
 
 Standard library only, because it runs before anything is installed. A step that fails prints its
 last lines and one sentence, never a traceback.
@@ -30,6 +30,7 @@ import file_map
 import native
 import qt_libraries
 import smoke_frozen
+import wheels
 import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
 
@@ -135,6 +136,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     bundling.add_argument(
         "--test", action="store_true", help="test the existing bundle instead of building one"
     )
+    wheel = add("wheel", make_wheel, "Build the package for pip, with the native kernels in it.")
+    wheel.add_argument(
+        "--platform", default="", help="of another platform, such as win_amd64 (default: this one)"
+    )
+    wheel.add_argument("--out", type=Path, default=wheels.FOLDER, help="folder to write")
     parsed = list(arguments)
     passed = parsed[parsed.index("--") + 1 :] if "--" in parsed else []
     options = parser.parse_args(parsed[: parsed.index("--")] if "--" in parsed else parsed)
@@ -281,6 +287,14 @@ def make_bundle(options: argparse.Namespace) -> int:
     smoke_frozen.forwards(program)
     count, files = bundle.size(bundle.root(program))
     say(f"The bundle works: {count / 1e6:.0f} MB in {files} files. Start it with {program}")
+    return 0
+
+
+def make_wheel(options: argparse.Namespace) -> int:
+    """Build a wheel and print its path and size."""
+    environment.ensure()
+    made = wheels.build(options.out.absolute(), options.platform)
+    say(f"{made} ({made.stat().st_size / 1e6:.1f} MB)")
     return 0
 
 

@@ -6,6 +6,7 @@ Option names follow llama.cpp.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -36,7 +37,9 @@ class Parser(argparse.ArgumentParser):
 
 def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     """The parser of all subcommands; `runs` maps their names to functions."""
-    made = Parser(prog="python -m engine", description=about)
+    installed = Path(sys.argv[0]).stem == "tokonoma-engine"
+    prog = "tokonoma-engine" if installed else "python -m engine"
+    made = Parser(prog=prog, description=about)
     commands = made.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
     _add_answering(commands, runs)
     _add_embed(commands, runs)

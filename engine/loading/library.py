@@ -130,7 +130,8 @@ def find_model(name: str) -> Path:
         if not path.is_file():
             raise RequestError(
                 "The starter model is not installed.",
-                "Run `python3 packaging/dev.py run` once, or give the path of a GGUF file.",
+                "Give the path of a GGUF file; in a checkout, `python3 packaging/dev.py run` "
+                "fetches the starter model.",
             )
         return path
     if Path(name).exists():

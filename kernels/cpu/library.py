@@ -43,7 +43,7 @@ CACHES = {
     torch.float16: NativeCacheType.F16,
     torch.int8: NativeCacheType.Q8,
 }
-_BUILD_HINT = "`python packaging/dev.py run` builds it"
+_BUILD_HINT = "`pip install` and `python packaging/dev.py run` build it"
 
 
 # Functions that use the thread pool or the selected instruction set.
