@@ -49,6 +49,7 @@ from engine.loading.library import (
 )
 from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
 from engine.local_server import LocalServer, LocalServerOptions, start_server
+from engine.machine import disk_files
 from engine.machine.device import available_memory, resident_memory, total_memory
 from engine.messages import (
     DEFAULT_CACHE,
@@ -261,6 +262,7 @@ __all__ = [
     "bundled_models_folder",
     "data_folder",
     "delete_snapshots",
+    "disk_files",
     "find_model",
     "inspect_beginning",
     "inspect_embedder",

@@ -24,6 +24,7 @@ from app.documents.passages import Span, parts_of, spans
 from app.documents.ranking import by_words, fused, passage_ranges
 from app.documents.terms import folded, name_words, question
 from app.domain.documents import DocumentKind, FoundPassage, PageStart, page_spans
+from engine import disk_files
 
 if TYPE_CHECKING:
     from app.documents.vectors import VectorTable
@@ -500,7 +501,7 @@ class DocumentIndex:
             _log.warning("the index of documents is made anew: %s (%s)", error, self._path)
             try:
                 for end in ("-wal", "-shm", "-journal", ""):
-                    self._path.with_name(self._path.name + end).unlink(missing_ok=True)
+                    disk_files.delete(self._path.with_name(self._path.name + end))
             except OSError:
                 self._path = None
         else:

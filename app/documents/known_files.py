@@ -16,6 +16,7 @@ from pathlib import Path
 from app.documents.index_file import transaction
 from app.domain.collection import CollectionFile, FileState
 from app.domain.documents import PageUnit
+from engine import disk_files
 
 _log = logging.getLogger(__name__)
 _VERSION = 1  # of the schema
@@ -149,7 +150,7 @@ class KnownFiles:
         self.close()
         for ending in ("", "-wal", "-shm"):
             with suppress(OSError):
-                self._path.with_name(self._path.name + ending).unlink()
+                disk_files.delete(self._path.with_name(self._path.name + ending))
 
 
 def _row(file: CollectionFile) -> tuple[object, ...]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
+from engine import disk_files
+
 _CHUNK = 1 << 20  # bytes
 
 
@@ -37,8 +39,8 @@ def sidecar_path(path: Path) -> Path:
 
 def delete_part(path: Path) -> None:
     """Delete the partial download of a file and its sidecar."""
-    part_path(path).unlink(missing_ok=True)
-    sidecar_path(path).unlink(missing_ok=True)
+    disk_files.delete(sidecar_path(path))  # first: without it, the part is not resumed
+    disk_files.delete(part_path(path))
 
 
 def read_part(sidecar: Path) -> Part | None:

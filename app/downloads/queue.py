@@ -25,6 +25,7 @@ from app.net.hub import HUB, HubError, Piece, Source
 from app.net.hub import files as hub_files
 from app.net.offline import gate
 from app.system.translation import tr
+from engine import disk_files
 
 __all__ = ["Download", "Downloads", "Limits", "Phase", "Source"]
 
@@ -439,7 +440,7 @@ class Downloads:
             for index, piece in enumerate(entry.pieces):
                 delete_part(entry.place(index))
                 if piece.file in entry.fetched:
-                    entry.place(index).unlink(missing_ok=True)
+                    disk_files.delete(entry.place(index))
         except OSError as error:
             _log.warning("a cancelled download could not be deleted: %s", error.strerror)
 

@@ -22,13 +22,15 @@ from app.downloads.partial import Part, delete_part, hash_file, part_path, read_
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.system.byte_size import size
-from app.system.json_file import replace_file, sync_folder
+from app.system.json_file import replace_file
 from app.system.translation import sentences, tr
+from engine import disk_files
 
 MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
 _LONGEST_WAIT = 300.0  # seconds; limit for Retry-After
+_SCAN_SECONDS = 60.0  # for a virus scanner that reads the finished file before it gets its name
 
 
 class _InvalidResponse(Exception):
@@ -82,7 +84,7 @@ class FileDownload:
         Raises Stopped or DownloadError; the part is kept unless it is known to be invalid.
         """
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            disk_files.make_folder(self.path.parent)
             self._resume_part()
             self._transfer()
             self._finish()
@@ -133,7 +135,8 @@ class FileDownload:
         self._known = Part(self.url, size_bytes=self.size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
         self.done_bytes, self._resumed = 0, False
-        delete_part(self.path)
+        with contextlib.suppress(OSError):  # what is left of it is overwritten
+            delete_part(self.path)
 
     # --- the transfer ---------------------------------------------------------------------------
 
@@ -303,16 +306,21 @@ class FileDownload:
         self._write_sidecar()
         self._checkpoint = (self.done_bytes, time.monotonic())
         self._report(Phase.RUNNING, self.note)
+        refusal: Exception | None = None
         with self._part.open("r+b" if self.done_bytes else "wb", buffering=0) as file:
             file.seek(self.done_bytes)
             try:
                 for piece in response.pieces():
                     self._check_stop()
-                    self._append(file.fileno(), piece, response)
+                    if refusal := self._refusal(piece, response):
+                        break
+                    self._append(file.fileno(), piece)
             finally:
-                if self._part.exists():  # else it was deleted as invalid
-                    with contextlib.suppress(OSError):  # a full disk is reported elsewhere
-                        self._write_checkpoint(file.fileno())
+                with contextlib.suppress(OSError):  # a full disk is reported elsewhere
+                    self._write_checkpoint(file.fileno())
+        if refusal is not None:
+            self._restart()  # not while the part is open: Windows deletes no open file
+            raise refusal
         self._check_stop()
         if not self.size_bytes and response.length is None:
             self.size_bytes = self.done_bytes  # no size was stated: the end of the body is the end
@@ -323,18 +331,19 @@ class FileDownload:
                 retry=True,
             )
 
-    def _append(self, number: int, piece: bytes, response: Response) -> None:
-        """Append a chunk to the part."""
+    def _refusal(self, piece: bytes, response: Response) -> Exception | None:
+        """Why a chunk, and with it the whole part, is not of the wanted file."""
         self.received_bytes += len(piece)
         if not self.done_bytes and not piece.startswith(MAGIC[: len(piece)]):
-            self._delete()
-            raise _not_a_model(response)
+            return _not_a_model(response)
         if self.size_bytes and self.done_bytes + len(piece) > self.size_bytes:
-            size = self.size_bytes
-            self._restart()
-            raise _InvalidResponse(
-                tr("{host} sent more than {size} bytes.", host=response.host, size=size)
+            return _InvalidResponse(
+                tr("{host} sent more than {size} bytes.", host=response.host, size=self.size_bytes)
             )
+        return None
+
+    def _append(self, number: int, piece: bytes) -> None:
+        """Append a chunk to the part."""
         view = memoryview(piece)
         while view:  # `os.write` may write less, on a full disk
             written = os.write(number, view)
@@ -375,9 +384,8 @@ class FileDownload:
         self._check_stop()
         if self.sha256 and self._hash.hexdigest() != self.sha256:
             resumed = self._resumed
-            self._delete()
+            self._restart()
             if resumed:  # a power cut may have damaged the old bytes: start again from 0
-                self._restart()
                 self.note = tr("The part downloaded before was damaged; starting again.")
                 self._transfer()
                 self._finish()
@@ -390,19 +398,19 @@ class FileDownload:
             magic = file.read(len(MAGIC))
             os.fsync(file.fileno())
         if magic != MAGIC:
-            self._delete()
+            self._restart()
             raise DownloadError(
                 tr("The downloaded file is not a model file (GGUF)."),
                 tr("It was deleted. Choose a file that ends in .gguf."),
             )
-        os.replace(self._part, self.path)
-        sync_folder(self.path.parent)
-        self._sidecar.unlink(missing_ok=True)
+        disk_files.replace(self._part, self.path, seconds=_SCAN_SECONDS, pause=self._pause)
+        disk_files.sync_folder(self.path.parent)
+        disk_files.delete(self._sidecar)
         self.note = "" if self.sha256 else tr("Not verified: the server gives no checksum.")
 
-    def _delete(self) -> None:
-        delete_part(self.path)
-        self.done_bytes = 0
+    def _pause(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+        self._check_stop()
 
     def _check_stop(self) -> None:
         if self._stop.is_set():

@@ -17,7 +17,7 @@ from typing import Any, cast
 from app.domain.chat import KEEP_DELETED_SECONDS
 from app.state.library import TrashedModel
 from app.system import json_file
-from engine import model_label, model_parts
+from engine import disk_files, model_label, model_parts
 
 _SUFFIX = ".tokonoma-deleted"
 _HIDDEN = re.compile(r"\.(.+\.gguf)(?:\.\d+)?" + re.escape(_SUFFIX), re.IGNORECASE)
@@ -73,7 +73,7 @@ def delete_trashed(model: TrashedModel) -> None:
     for _, aside in model.moves:
         if not aside.parent.is_dir():
             raise FileNotFoundError(2, os.strerror(2), str(aside.parent))  # an unplugged disk
-        aside.unlink(missing_ok=True)
+        disk_files.delete(aside)
 
 
 def is_old(model: TrashedModel, now: float) -> bool:
@@ -85,12 +85,12 @@ def _rename(moves: Sequence[tuple[Path, Path]]) -> None:
     done: list[tuple[Path, Path]] = []
     try:
         for before, after in moves:
-            before.rename(after)
+            disk_files.rename(before, after)
             done.append((before, after))
     except OSError:
         for before, after in done:
             with contextlib.suppress(OSError):
-                after.rename(before)
+                disk_files.rename(after, before)
         raise
 
 

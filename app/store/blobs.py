@@ -21,8 +21,8 @@ from itertools import chain
 from pathlib import Path
 
 from app.store.schema import ReadOnlyStore, StoreError, translate_errors
-from app.system.json_file import sync_folder
 from app.system.translation import tr
+from engine import disk_files
 
 KEEP_SECONDS = 3600.0
 _CHUNK = 1 << 20  # bytes
@@ -62,10 +62,12 @@ class Blobs:
                     os.fsync(target.fileno())
                 path = self._path(found.hexdigest())
                 path.parent.mkdir(mode=0o700, exist_ok=True)
-                os.replace(unfinished, path)  # also of a known one: it may be damaged, and is new
-                sync_folder(path.parent)
+                disk_files.replace(
+                    unfinished, path
+                )  # also of a known one: it may be damaged, and is new
+                disk_files.sync_folder(path.parent)
             except BaseException:
-                unfinished.unlink(missing_ok=True)
+                disk_files.delete(unfinished)
                 raise
         return found.hexdigest()
 
@@ -93,9 +95,9 @@ class Blobs:
             try:
                 with os.fdopen(number, "wb") as file:
                     file.write(content)
-                os.replace(name, path.with_suffix(_EXTRACTED))
+                disk_files.replace(Path(name), path.with_suffix(_EXTRACTED))
             except BaseException:
-                Path(name).unlink(missing_ok=True)
+                disk_files.delete(Path(name))
                 raise
 
     def pieces(self, sha256: str, count: int = _CHUNK) -> Iterator[bytes]:
@@ -151,8 +153,8 @@ class Blobs:
 
 def _remove(blob: Path) -> None:
     """Remove a blob and what was made of it, which a crash in between does not leave alone."""
-    blob.with_suffix(_EXTRACTED).unlink(missing_ok=True)
-    blob.unlink(missing_ok=True)
+    disk_files.delete(blob.with_suffix(_EXTRACTED))
+    disk_files.delete(blob)
 
 
 def names_in(database: sqlite3.Connection) -> set[str]:

@@ -6,13 +6,13 @@ SQLite's locks still protect the database file.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 from app.store.schema import StoreError
 from app.system.file_lock import FileLock, FileLockHeld
 from app.system.translation import tr
+from engine import disk_files
 
 
 def lock_store(path: Path) -> FileLock:
@@ -38,7 +38,7 @@ def set_aside(path: Path) -> Path:
         for end in ("-wal", "-shm", ""):
             part = path.with_name(path.name + end)
             if part.exists():
-                os.replace(part, aside.with_name(aside.name + end))
+                disk_files.replace(part, aside.with_name(aside.name + end))
         return aside
     finally:
         lock.release()

@@ -15,7 +15,6 @@ whole is lost without one.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -31,7 +30,7 @@ from app.store.queries import read_parts, write_parts
 from app.store.search import index
 from app.system.text_search import normalize
 from app.system.translation import tr
-from engine import Role
+from engine import Role, disk_files
 
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
@@ -67,7 +66,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
     version = found.version if found.fitting else len(known)
     unfinished = target.with_name(target.name + ".part")
     for end in ("", "-wal", "-shm"):  # of an interrupted salvage
-        unfinished.with_name(unfinished.name + end).unlink(missing_ok=True)
+        disk_files.delete(unfinished.with_name(unfinished.name + end))
     with closing(schema.connect(unfinished, version)) as database:
         database.execute("PRAGMA foreign_keys = OFF")  # the rows are in no order, and some lost
         _insert(database, found)
@@ -80,7 +79,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
             f"SELECT (SELECT count(*) {listed}), (SELECT count(*) FROM message"
             f" WHERE conversation IN (SELECT c.id {listed}))"
         ).fetchone()
-    os.replace(unfinished, target)
+    disk_files.replace(unfinished, target)
     return Salvaged(conversations, messages, partly)
 
 

@@ -21,6 +21,7 @@ from app.store.parts_migration import convert_messages
 from app.store.settings_migration import convert_settings
 from app.system.text_search import normalize
 from app.system.translation import tr
+from engine import disk_files
 
 APPLICATION = 0x546F6B6F  # "Toko" in the file's header
 BUSY_SECONDS = 2.0  # for locks of other tools; the lock file keeps a second app out
@@ -448,14 +449,14 @@ def remove_backups(path: Path, before: float) -> None:
     for copy in path.parent.glob(f"{glob.escape(path.name)}.schema-*.backup"):
         with suppress(FileNotFoundError):  # another start of the app removes them too
             if copy.stat().st_mtime < before:
-                copy.unlink()
+                disk_files.delete(copy)
 
 
 def _back_up(database: sqlite3.Connection, copy: Path) -> None:
     """Copy the whole database; the copy is renamed to `copy` when complete."""
     unfinished = copy.with_name(copy.name + ".part")
-    unfinished.unlink(missing_ok=True)
+    disk_files.delete(unfinished)
     _create(unfinished)
     with closing(sqlite3.connect(unfinished)) as target:
         database.backup(target)
-    os.replace(unfinished, copy)
+    disk_files.replace(unfinished, copy)

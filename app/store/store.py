@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Generator, Sequence
@@ -86,7 +85,7 @@ from app.store.user_records import UserRecords
 from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
-from engine import Role
+from engine import Role, disk_files
 
 if TYPE_CHECKING:
     from app.store.salvage import Salvaged
@@ -140,7 +139,7 @@ class Store(UserRecords):
             try:
                 salvaged = _salvaged(path)
                 if salvaged.exists() and not path.exists():  # a repair was interrupted
-                    os.replace(salvaged, path)
+                    disk_files.replace(salvaged, path)
                 store = cls(path, lock, connect(path))
             except BaseException:
                 lock.release()
@@ -176,14 +175,14 @@ class Store(UserRecords):
         found: Salvaged | None = None
         with translate_errors(path):
             salvaged = _salvaged(path)
-            salvaged.unlink(missing_ok=True)
+            disk_files.delete(salvaged)
             try:
                 found = Store.salvage(path, salvaged)
             except StoreError as error:
                 _log.warning("nothing could be read of a damaged store: %s", type(error).__name__)
             aside = set_aside(path)
             if found is not None:
-                os.replace(salvaged, path)
+                disk_files.replace(salvaged, path)
         return aside, found
 
     def rewrite_conversation(self, conversation: Conversation) -> None:

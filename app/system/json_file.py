@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from app.system.translation import tr
+from engine import disk_files
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +30,17 @@ class JsonFileError(Exception):
 def read(path: Path) -> dict[str, Any]:
     """Read a JSON object; a file without one is renamed, and an empty dict returned."""
     try:
-        stored: object = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
+        return _object(path)
     except OSError as error:
         _log.warning("%s cannot be read: %s", path.name, error.strerror)
+        return {}
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """The object of a file, empty if there is none; raises OSError if it cannot be read."""
+    try:
+        stored: object = json.loads(disk_files.read_bytes(path))
+    except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):
         stored = None
@@ -42,7 +48,7 @@ def read(path: Path) -> dict[str, Any]:
         return cast("dict[str, Any]", stored)
     aside = path.with_name(f"{path.stem}.damaged-{time.strftime('%Y%m%d-%H%M%S')}{path.suffix}")
     try:
-        os.replace(path, aside)
+        disk_files.replace(path, aside)
         _log.warning("%s is damaged and was set aside", path.name)
     except OSError as error:
         _log.warning("%s is damaged and cannot be set aside: %s", path.name, error.strerror)
@@ -52,16 +58,21 @@ def read(path: Path) -> dict[str, Any]:
 def write(path: Path, values: dict[str, Any]) -> None:
     """Atomically replace a file, so that a crash leaves the old or the new contents.
 
-    Keys of the file that `values` lacks are kept. Raises `JsonFileError`.
+    Keys of the file that `values` lacks are kept: one that cannot be read now is not replaced.
+    Raises `JsonFileError`.
     """
-    replace(path, {**read(path), **values})
+    _write(path, lambda: {**_object(path), **values})
 
 
 def replace(path: Path, values: dict[str, Any]) -> None:
     """Atomically replace a file by these values alone; raises `JsonFileError`."""
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    _write(path, lambda: values)
+
+
+def _write(path: Path, values: Callable[[], dict[str, Any]]) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(values(), indent=2, sort_keys=True) + "\n"
+        disk_files.make_folder(path.parent)
         replace_file(path, text.encode("ascii"))
     except OSError as error:
         raise JsonFileError(
@@ -74,27 +85,7 @@ def replace_file(path: Path, content: bytes) -> None:
     """Atomic replace: write a temporary file, sync it, and rename it over `path`.
 
     Only the owner can read it. The temporary name is fixed, so crashes leave at most one file.
+    Raises OSError.
     """
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder's directory entries to the disk; does nothing on Windows."""
-    if sys.platform == "win32":
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
+    disk_files.write(path, [content], temporary=path.name + ".new")
+    disk_files.sync_folder(path.parent)

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from engine import disk_files
+
 _LARGEST = 1_000_000  # bytes of one log file
 _KEPT = 3  # older log files
 _log = logging.getLogger(__name__)
@@ -82,7 +84,7 @@ def _watch_crashes(path: Path) -> Path | None:
     global _crash_file
     earlier = path.with_name("crash-previous.log")
     if crashed := path.exists() and path.stat().st_size > 0:
-        path.replace(earlier)
+        disk_files.replace(path, earlier)
         _log.warning("the app crashed before, its report is in %s", earlier.name)
     _crash_file = path.open("w", encoding="utf-8")
     faulthandler.enable(_crash_file, all_threads=True)

@@ -19,12 +19,14 @@ from engine.errors import ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.tensor_info import padded
 from engine.gguf.values import Kind, shown
+from engine.machine import disk_files
 from kernels.formats import Format, by_name
 from kernels.quantizers import QUANTIZERS
 from kernels.weight import Weight
 
 _ALIGNMENT = 32  # bytes
 _CHUNK_WEIGHTS = 1 << 22  # quantized at once
+_BUSY_SECONDS = 30.0  # for a virus scanner that reads the finished file
 _FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
 # llama.cpp's `general.file_type` of a file by the format of most of its matrices.
 _FILE_TYPES = {
@@ -99,14 +101,14 @@ def quantize(
                     file.check()
                 out.flush()
                 os.fsync(out.fileno())
-            partial.replace(target)
+            disk_files.replace(partial, target, seconds=_BUSY_SECONDS)
         except FileExistsError:
             raise RequestError(
                 f"The file {str(partial)!r} already exists.",
                 "Delete it if no other quantization is writing it.",
             ) from None
         except BaseException:
-            partial.unlink(missing_ok=True)
+            disk_files.delete(partial)
             raise
     return _summary(plan, target)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from engine.machine import disk_files
 
 _CHUNK_BYTES = 1 << 20  # hashed between cancellation checks
 _SAMPLES, _SAMPLE_BYTES = 32, 1 << 15  # of a file, besides its first chunk
@@ -132,11 +133,6 @@ def _add_to_cache(hash_cache: Path, stamp: Stamp, digest: str) -> None:
     files.pop(stamp.path, None)
     files[stamp.path] = [stamp.size_bytes, stamp.modified_ns, stamp.inode, digest]
     kept = dict(list(files.items())[-_MAX_ENTRIES:])
-    temporary = hash_cache.with_name(f".{hash_cache.name}.{secrets.token_hex(4)}.tmp")
     with suppress(OSError):
-        hash_cache.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_text(json.dumps(kept), encoding="utf-8")
-            os.replace(temporary, hash_cache)
-        finally:
-            temporary.unlink(missing_ok=True)
+        disk_files.make_folder(hash_cache.parent)
+        disk_files.write(hash_cache, [json.dumps(kept).encode()])

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from engine.loading.identity import Stamp
 from engine.loading.library import data_folder
+from engine.machine import disk_files
 
 _MAX_ENTRIES = 64
 _MAX_FILE_BYTES = 1 << 20
@@ -65,14 +64,9 @@ class MeasuredFigures:
         entries.pop(f"{kind} {key}", None)
         entries[f"{kind} {key}"] = rows
         kept = dict(list(entries.items())[-_MAX_ENTRIES:])
-        temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.tmp")
         with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                temporary.write_text(json.dumps(kept), encoding="utf-8")
-                os.replace(temporary, self._path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            disk_files.make_folder(self._path.parent)
+            disk_files.write(self._path, [json.dumps(kept).encode()])
 
     def _entries(self) -> dict[str, Any]:
         """All entries, the newest last; empty if the file is missing or damaged."""

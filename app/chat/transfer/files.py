@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from app.chat.transfer.faults import TransferError
-from app.system.json_file import sync_folder
 from app.system.translation import tr
+from engine import disk_files
 
 _LONGEST_NAME = 80  # characters
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\u200b-\u200f\u202a-\u202e\u2066-\u2069]+')
@@ -61,11 +61,11 @@ def replaced(path: Path) -> Generator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(fresh, path)
+            disk_files.replace(fresh, path)
         except BaseException:
-            fresh.unlink(missing_ok=True)
+            disk_files.delete(fresh)
             raise
-        sync_folder(path.parent)
+        disk_files.sync_folder(path.parent)
     except OSError as error:
         raise not_written(path, error) from error
 

@@ -1,18 +1,16 @@
-"""Atomic file writes, the lock of a folder against other processes, and the errors of bad files.
+"""The lock of a snapshot folder against other processes, its unfinished files, and its errors.
 
 This module does not import torch.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedIOBase, FileIO
+from io import BufferedIOBase
 from pathlib import Path
 
 from engine.errors import SnapshotError
@@ -42,41 +40,8 @@ def unreadable(error: OSError) -> SnapshotError:
     return SnapshotError(f"The saved session cannot be read: {error.strerror or error}.", REPROCESS)
 
 
-def write(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
-    """Write a file by atomic replace; returns its size in bytes.
-
-    An existing file at `path` stays until the new one is synced to disk. The name is on the disk
-    after `sync_folder`. Raises OSError, and what `pieces` raises.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb", buffering=0) as file:
-            size = 0
-            for piece in pieces:
-                size += _write_all(file, piece)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    return size
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the folder's entries of renamed files to disk, where the platform supports it."""
-    if sys.platform == "win32":
-        return
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def is_temporary(name: str) -> bool:
-    """Whether a file name is that of a file which `write` has not finished."""
+    """Whether a file name is that of a file which `disk_files.write` has not finished."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -105,14 +70,6 @@ def folder_lock(
         finally:
             if locked:
                 _unlock(file)
-
-
-def _write_all(file: FileIO, piece: bytes | memoryview) -> int:
-    view = memoryview(piece).cast("B")
-    left = view
-    while left:
-        left = left[file.write(left) :]
-    return len(view)
 
 
 if sys.platform == "win32":

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import cast
 
 from engine.errors import Fault, FaultKind, SnapshotError
-from engine.state.disk import atomic, page_file, sequence_file
+from engine.machine import disk_files
+from engine.state.disk import page_file, sequence_file
 from engine.state.disk.atomic import REPROCESS, Checkpoint, is_temporary, no_checkpoint
 from engine.state.disk.sequence_file import SavedSequence, conversation_prefix
 
@@ -79,7 +80,7 @@ def remove(path: Path) -> int | None:
     """Delete a file; returns its size, or None if it cannot be deleted, which is logged."""
     try:
         size = path.stat().st_size
-        path.unlink()
+        disk_files.delete(path)
     except FileNotFoundError:
         return 0
     except OSError as error:
@@ -113,7 +114,7 @@ def record_deletion(folder: Path, conversations: Collection[str] | None) -> None
         stamps.pop(name, None)
         stamps[name] = secrets.token_hex(8)
     text = json.dumps(dict(list(stamps.items())[-_MOST_DELETIONS:]))
-    atomic.write(folder / PAGES / _DELETIONS, [text.encode()])
+    disk_files.write(folder / PAGES / _DELETIONS, [text.encode()])
 
 
 def deletion_stamp(deletions: Mapping[str, str], conversation: str) -> str:
@@ -124,7 +125,7 @@ def deletion_stamp(deletions: Mapping[str, str], conversation: str) -> str:
 def deletions(folder: Path) -> dict[str, str]:
     """The recorded deletions, for `deletion_stamp`."""
     try:
-        found: object = json.loads((folder / PAGES / _DELETIONS).read_bytes())
+        found: object = json.loads(disk_files.read_bytes(folder / PAGES / _DELETIONS))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):

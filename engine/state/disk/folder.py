@@ -9,6 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from engine.loading.library import data_folder
+from engine.machine import disk_files
 from engine.state.disk import cleanup, sequence_file
 from engine.state.disk.atomic import folder_lock
 from engine.state.disk.sequence_file import conversation_prefix
@@ -57,4 +58,4 @@ def _delete_files(folder: Path, conversations: Collection[str] | None) -> None:
     prefixes = None if conversations is None else tuple(map(conversation_prefix, conversations))
     for path, _ in cleanup.files_of(folder):
         if prefixes is None or (path.parent == folder and path.name.startswith(prefixes)):
-            path.unlink(missing_ok=True)
+            disk_files.delete(path)

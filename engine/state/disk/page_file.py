@@ -26,7 +26,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from engine.state.disk import atomic
+from engine.machine import disk_files
 from engine.state.disk.atomic import Checkpoint, Damaged, no_checkpoint, unreadable
 
 PAGE_TOKENS = 256  # as in kernels.layer_state: the window imports this module, and no kernels
@@ -141,7 +141,7 @@ def write(
     """
     path = folder / file_name(page.name, group)
     try:
-        return atomic.write(path, _pieces(page, group, part.cast("B"), checkpoint))
+        return disk_files.write(path, _pieces(page, group, part.cast("B"), checkpoint))
     except PermissionError:
         # Windows refuses to replace a file that is being read; it has the same contents.
         if exists(folder, page, group, part.nbytes):
@@ -164,11 +164,11 @@ def read(
     path = folder / file_name(page.name, group)
     try:
         with path.open("rb", buffering=0) as file:
-            try:
-                _read(file, page, group, target.cast("B"), checkpoint)
-            except Damaged:
-                _delete_same(path, os.fstat(file.fileno()))
-                raise
+            status = os.fstat(file.fileno())
+            _read(file, page, group, target.cast("B"), checkpoint)
+    except Damaged:
+        _delete_same(path, status)  # not while it is open: Windows refuses that
+        raise
     except OSError as error:
         raise unreadable(error) from error
 
@@ -232,4 +232,4 @@ def _delete_same(path: Path, status: os.stat_result) -> None:
     """Delete a damaged file, unless another process has replaced it by a good one."""
     with suppress(OSError):
         if os.path.samestat(path.stat(), status):
-            path.unlink()
+            disk_files.delete(path)

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from engine.errors import Fault, FaultKind, SnapshotError
-from engine.state.disk import atomic, page_file
+from engine.machine import disk_files
+from engine.state.disk import page_file
 from engine.state.disk.atomic import REPROCESS, Damaged, unreadable
 from engine.state.disk.page_file import Page, StateKey, pages_of
 
@@ -142,8 +143,9 @@ def write(
         separators=(",", ":"),
     ).encode()
     body = len(header).to_bytes(8, "little") + header + token_bytes + _int32(held).tobytes()
-    size = atomic.write(path, (body, hashlib.sha256(body).digest()))
-    atomic.sync_folder(path.parent)
+    size = disk_files.write(path, (body, hashlib.sha256(body).digest()))
+    with suppress(OSError):
+        disk_files.sync_folder(path.parent)
     touch(path)  # the file system's own times are too coarse to order two saves
     return size
 

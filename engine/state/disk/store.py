@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import RequestError, SnapshotError
-from engine.state.disk import atomic, cleanup, page_file, sequence_file
+from engine.machine import disk_files
+from engine.state.disk import cleanup, page_file, sequence_file
 from engine.state.disk.atomic import Checkpoint, folder_lock, no_checkpoint
 from engine.state.disk.cleanup import RemovedFiles, Sweep
 from engine.state.disk.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
@@ -332,7 +333,8 @@ class PageStore:
             written += self._write_page(key, page, source, checkpoint)
             source.release()
         if written:
-            atomic.sync_folder(self._pages)
+            with suppress(OSError):
+                disk_files.sync_folder(self._pages)
         return written
 
     def _write_page(

@@ -1,0 +1,159 @@
+"""Changes of files that Windows may refuse for a while: replacing, renaming, deleting, writing whole.
+
+Windows lets nobody replace, rename or delete a file that a program has open without sharing it, as a
+virus scanner or an indexer does for a moment after each change. Such a refusal is tried again, for a
+limited time. Elsewhere no refusal is of that kind. Call nothing here on the thread of a window.
+
+This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+Pause = Callable[[float], object]  # waits for so many seconds; may raise to stop
+
+# Windows' errors of a file that is open elsewhere: access denied, sharing violation, locked, about
+# to be deleted, mapped. The first one is also that of a missing right, which waiting does not mend.
+_BUSY = frozenset((5, 32, 33, 303, 1224))
+_BUSY_SECONDS = 2.0  # for which a refused change is tried again
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two attempts
+_LONG = 240  # characters of a path: Windows allows 260, of a folder 248, unless it is marked
+_MARK, _SHARE = "\\\\?\\", "\\\\"
+
+
+def is_busy(error: OSError) -> bool:
+    """Whether Windows refused a change because a program has the file open, as far as it tells."""
+    return getattr(error, "winerror", None) in _BUSY
+
+
+def retried(
+    change: Callable[[], T], seconds: float = _BUSY_SECONDS, pause: Pause = time.sleep
+) -> T:
+    """Do a change, again and again for so many seconds while Windows says that a file is open.
+
+    Raises the last OSError, and what `pause` raises.
+    """
+    end = time.monotonic() + seconds
+    wait = _FIRST_PAUSE
+    while True:
+        try:
+            return change()
+        except OSError as error:
+            if not is_busy(error) or time.monotonic() + wait > end:
+                raise
+        pause(wait)
+        wait = min(2 * wait, _LONGEST_PAUSE)
+
+
+def replace(
+    source: Path, target: Path, *, seconds: float = _BUSY_SECONDS, pause: Pause = time.sleep
+) -> None:
+    """Rename a file, over another one if there is one. Raises OSError, and what `pause` raises."""
+    retried(lambda: os.replace(system_path(source), system_path(target)), seconds, pause)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder. Raises OSError; where a file has the name, that is replaced, but on
+    Windows it is an error.
+    """
+    retried(lambda: os.rename(system_path(source), system_path(target)))
+
+
+def delete(path: Path) -> None:
+    """Delete a file, also one marked as read-only; one that is not there is no error.
+
+    Raises OSError.
+    """
+    name = system_path(path)
+
+    def attempt() -> None:
+        try:
+            os.unlink(name)
+        except PermissionError:
+            if sys.platform != "win32" or os.lstat(name).st_mode & stat.S_IWRITE:
+                raise
+            os.chmod(name, stat.S_IWRITE)  # elsewhere the mark prevents no deletion
+            os.unlink(name)
+
+    with suppress(FileNotFoundError):
+        retried(attempt)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The contents of a small file that another program may just be replacing. Raises OSError."""
+
+    def read() -> bytes:
+        with FileIO(system_path(path)) as file:
+            return file.readall()
+
+    return retried(read)
+
+
+def write(path: Path, pieces: Iterable[bytes | memoryview], *, temporary: str = "") -> int:
+    """Write a file by atomic replace, for its owner only; returns its size in bytes.
+
+    An existing file at `path` stays until the new one is synced to the disk. What a crash leaves is
+    called `temporary`, or else has a name of its own that ends in ".tmp". The new name is on the
+    disk after `sync_folder`. Raises OSError, and what `pieces` raises.
+    """
+    fresh = path.with_name(temporary or f".{path.name}.{secrets.token_hex(4)}.tmp")
+    if temporary:
+        delete(fresh)
+    try:
+        with FileIO(system_path(fresh), "x", opener=_for_owner) as file:
+            size = sum(_write_all(file, piece) for piece in pieces)
+            os.fsync(file.fileno())
+        replace(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            delete(fresh)
+        raise
+    return size
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those it is in, where they are not there. Raises OSError."""
+    os.makedirs(system_path(path), exist_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries of renamed files to the disk. Raises OSError; nothing on Windows."""
+    if sys.platform == "win32":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def system_path(path: Path, platform: str = sys.platform) -> str:
+    """The path as the system takes it: on Windows, a long one is marked so that it has no limit."""
+    text = str(path)
+    if platform != "win32" or len(text) < _LONG or text.startswith(_MARK):
+        return text
+    text = os.path.abspath(text) if sys.platform == platform else text
+    return f"{_MARK}UNC{text[1:]}" if text.startswith(_SHARE) else _MARK + text
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write_all(file: FileIO, piece: bytes | memoryview) -> int:
+    view = memoryview(piece).cast("B")
+    left = view
+    while left:
+        left = left[file.write(left) :]
+    return len(view)
