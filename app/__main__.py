@@ -15,6 +15,10 @@ if sys.argv[1:] == ["--child"]:  # as app/processes starts it; nothing of the wi
     from app.child import main as be_child
 
     be_child()
+if sys.argv[1:2] == ["--try-gpu-support"]:  # as engine.machine.gpu_support starts it
+    from engine import gpu_support
+
+    gpu_support.try_here(sys.argv[2])
 
 if __name__ == "__main__":
     if not all(map(importlib.util.find_spec, ("PySide6", "qasync"))):
@@ -54,7 +58,7 @@ from app.system.instance import DesktopRequests, Instance
 from app.ui.language import set_language
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
-from engine import bundled_models_folder, starter_path
+from engine import bundled_models_folder, gpu_support, gpu_support_folder, starter_path
 
 if TYPE_CHECKING:
     from app.chat.controller import Controller
@@ -116,6 +120,7 @@ def run_and_exit() -> NoReturn:
     All is saved and every file closed by then; with torch loaded, that would take seconds.
     """
     status = main()
+    gpu_support.end()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or none on Windows
@@ -125,6 +130,7 @@ def run_and_exit() -> NoReturn:
 
 def _run(files: Sequence[Path], settings: Settings, *, smoke_test: bool) -> int:
     """Run the event loop until the app quits; returns the exit status."""
+    gpu_support.use(gpu_support_folder())
     if settings.scale != 100:  # Qt reads the variable once, when the application is created
         os.environ.setdefault("QT_SCALE_FACTOR", str(settings.scale / 100))
     application = QApplication(sys.argv[:1])

@@ -39,6 +39,7 @@ from engine.loading.library import (
     bundled_models_folder,
     data_folder,
     find_model,
+    gpu_support_folder,
     installed_models,
     model_label,
     model_name,
@@ -49,8 +50,12 @@ from engine.loading.library import (
 )
 from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
 from engine.local_server import LocalServer, LocalServerOptions, start_server
-from engine.machine import disk_files
+from engine.machine import disk_files, gpu_support
 from engine.machine.device import available_memory, resident_memory, total_memory
+from engine.machine.gpu_support import GPUSupport, GPUSupportUse
+from engine.machine.gpu_wheels import Wheel, WheelList
+from engine.machine.gpu_wheels import read_list as read_gpu_wheels
+from engine.machine.nvidia import NvidiaGPU, nvidia_gpus, version_of
 from engine.messages import (
     DEFAULT_CACHE,
     THOUGHT_ENDS,
@@ -191,6 +196,8 @@ __all__ = [
     "Finished",
     "FolderSearch",
     "Forget",
+    "GPUSupport",
+    "GPUSupportUse",
     "Histogram",
     "Infill",
     "LayerGroup",
@@ -213,6 +220,7 @@ __all__ = [
     "ModelSearch",
     "ModelShape",
     "ModelUnloaded",
+    "NvidiaGPU",
     "OutOfMemory",
     "Part",
     "Pooling",
@@ -258,12 +266,16 @@ __all__ = [
     "Turn",
     "Unload",
     "UnsupportedModel",
+    "Wheel",
+    "WheelList",
     "available_memory",
     "bundled_models_folder",
     "data_folder",
     "delete_snapshots",
     "disk_files",
     "find_model",
+    "gpu_support",
+    "gpu_support_folder",
     "inspect_beginning",
     "inspect_embedder",
     "inspect_model",
@@ -272,8 +284,10 @@ __all__ = [
     "model_name",
     "model_parts",
     "models_folder",
+    "nvidia_gpus",
     "predict_memory",
     "prometheus_text",
+    "read_gpu_wheels",
     "resident_memory",
     "search_models",
     "snapshots_folder",
@@ -283,4 +297,5 @@ __all__ = [
     "starter_path",
     "supported_architectures",
     "total_memory",
+    "version_of",
 ]

@@ -3,6 +3,12 @@
 import signal
 import sys
 
+from engine import gpu_support, gpu_support_folder
+from engine.machine import torch_library
+
+if gpu_support.use(gpu_support_folder()):  # before the commands import torch
+    torch_library.load()
+
 from engine.cli.commands import main
 
 if __name__ == "__main__":

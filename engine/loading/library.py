@@ -55,6 +55,11 @@ def models_folder() -> Path:
     return data_folder() / "models"
 
 
+def gpu_support_folder() -> Path:
+    """The folder of installed GPU support; it may not exist yet."""
+    return data_folder() / "gpu"
+
+
 def bundled_models_folder() -> Path | None:
     """The read-only models folder inside a bundled app; None when not running from a bundle."""
     inside = getattr(sys, "_MEIPASS", None)
