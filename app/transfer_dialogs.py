@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,13 +49,14 @@ def _documents() -> Documents:
 
 def connect_storage(page: Preferences, window: Window, controller: Controller) -> None:
     """Connect the buttons of the settings page."""
-
-    def export_all(format: ExportFormat) -> None:
-        controller.transfer.all_chats(lambda ids: ask_for_target(window, controller, ids, format))
-
     page.storage.import_requested.connect(lambda: ask_for_files(window, controller))
     page.storage.import_folder_requested.connect(lambda: ask_for_folder(window, controller))
-    page.storage.export_requested.connect(export_all)
+    page.storage.export_requested.connect(partial(export_all, window, controller))
+
+
+def export_all(window: Window, controller: Controller, format: ExportFormat) -> None:
+    """Ask where to export all chats, archived ones too; returns at once."""
+    controller.transfer.all_chats(lambda ids: ask_for_target(window, controller, ids, format))
 
 
 def ask_for_files(window: Window, controller: Controller) -> None:

@@ -15,19 +15,21 @@ from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.controller import Controller
 from app.chat.rewritten import SAVED_NOTICE
 from app.chat.served_answers import NOTICE as SERVED_NOTICE
+from app.chat.store_faults import NEWER_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.model_ref import local_path
 from app.domain.parts import Content, Parts, without_files
+from app.domain.transfer import ExportFormat
 from app.library.service import Library
 from app.settings.table import thinking
 from app.state.attachments import Attachment
 from app.state.chat import ModelPhase, Notice
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
-from app.transfer_dialogs import connect_storage, connect_transfer
+from app.transfer_dialogs import connect_storage, connect_transfer, export_all
 from app.ui.comparison.values import default_choices
 from app.ui.file_dialogs import choose_place
 from app.ui.theme.theme import Theme
@@ -116,6 +118,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             show_in_folder(controller.rewritten.saved)
         elif kind == OPTIONS_NOTICE:
             window.open_panel("format")
+        elif kind == NEWER_NOTICE:
+            export_all(window, controller, ExportFormat.JSON)
         elif kind == SERVED_NOTICE:
             controller.network.served_answers.do_now()
         else:

@@ -15,6 +15,7 @@ from app.chat.folders import Folders
 from app.chat.presets import Presets
 from app.chat.snippets import Snippets
 from app.state.chat import Notice, State
+from app.store.schema import NewerStore
 from app.store.store import DamagedStore, StoreError
 from app.store.writer import StoreQueue
 from app.system.translation import tr, trn
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from app.store.salvage import Salvaged
 
 NOTICE = "store"  # kind of the notice about a fault
+NEWER_NOTICE = "newer store"  # of the one whose action is to export
 
 
 class StoreFaults:
@@ -85,12 +87,16 @@ class StoreFaults:
 
     def _on_fault(self, error: StoreError | None) -> None:
         if error is None:
-            self._state.set_notice(NOTICE, None)
-            self._state.set_notice("quit", None)
+            for kind in (NOTICE, NEWER_NOTICE, "quit"):
+                self._state.set_notice(kind, None)
             self._folders.read()
             self._conversations.read()
             self._drafts.load_new_chat()
             self._snippets.read()
+            return
+        if isinstance(error, NewerStore):
+            action = tr("Export all chats")
+            self._state.set_notice(NEWER_NOTICE, Notice(str(error), error.remedy, action))
             return
         action = tr("Move it aside") if isinstance(error, DamagedStore) else ""
         self._state.set_notice(NOTICE, Notice(str(error), error.remedy, action))

@@ -34,6 +34,9 @@ from engine import Role, disk_files
 
 _ROLES = {role.value for role in Role}
 _STATES = {state.value for state in MessageState}
+_PLACES_TABLE = (
+    f"CREATE TEMP TABLE IF NOT EXISTS {PLACES}(conversation, parent, id INTEGER PRIMARY KEY)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def salvage(source: Path, target: Path) -> Salvaged:
         _insert(database, found)
         schema.migrate(database)
         database.execute("BEGIN IMMEDIATE")
-        partly = _mend(database)
+        partly = mend(database)
         database.execute("COMMIT")
         listed = "FROM conversation AS c WHERE c.deleted IS NULL"
         conversations, messages = database.execute(
@@ -118,7 +121,7 @@ def _is_sound(table: str, values: dict[str, Value]) -> bool:
 
 def _insert(database: sqlite3.Connection, found: _Sorted) -> None:
     """Insert rows by the names of their columns; of several with one key, the first."""
-    database.execute(f"CREATE TEMP TABLE {PLACES}(conversation, parent, id INTEGER PRIMARY KEY)")
+    database.execute(_PLACES_TABLE)
     database.execute("BEGIN IMMEDIATE")
     for layout, exact, page in found.pages:
         for row in page.rows:
@@ -132,7 +135,7 @@ def _insert(database: sqlite3.Connection, found: _Sorted) -> None:
     database.execute("COMMIT")
 
 
-def _mend(database: sqlite3.Connection) -> int:
+def mend(database: sqlite3.Connection) -> int:
     """Restore what the rows of the newest schema refer to; returns how many messages lost a row."""
     added = _add_messages(database)
     database.execute(
@@ -161,6 +164,7 @@ def _mend(database: sqlite3.Connection) -> int:
 
 def _add_messages(database: sqlite3.Connection) -> set[int]:
     """Add the messages that an index or other messages name but whose rows are lost."""
+    database.execute(_PLACES_TABLE)
     known = _ids(database)
     insert = (
         "INSERT OR IGNORE INTO message(id, conversation, parent, role, state, created)"

@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
@@ -229,6 +229,20 @@ class ReadOnlyStore(StoreError):
         )
 
 
+class NewerStore(ReadOnlyStore):
+    """A newer version of the app saved the file; `Store.open_copy` reads what this one knows."""
+
+    def __init__(self) -> None:
+        StoreError.__init__(
+            self,
+            tr(
+                "A newer version of Tokonoma saved your chats: here they can be read and exported, "
+                "not changed."
+            ),
+            tr("Update Tokonoma to go on with them. New messages are only in this window."),
+        )
+
+
 class RowNotFound(StoreError):
     """The row to change does not exist; a retry cannot succeed."""
 
@@ -344,16 +358,26 @@ def connect(path: Path, last: int | None = None) -> sqlite3.Connection:
     return database
 
 
-def connect_copy(path: Path) -> sqlite3.Connection:
+def connect_copy(
+    path: Path, copy_newer: Callable[[sqlite3.Connection, sqlite3.Connection], None]
+) -> sqlite3.Connection:
     """Open a temporary copy of a read-only database, checked and migrated as by `connect`.
 
-    SQLite deletes the copy when the connection is closed.
+    `copy_newer` fills the copy with the rows of one that a newer version saved. SQLite deletes the
+    copy when the connection is closed.
     """
     database = sqlite3.connect("", isolation_level=None)
     try:
         with ExitStack() as stack:
             source = stack.enter_context(closing(_open_unwritable(path, stack)))
-            _check(source, path)
+            try:
+                _check(source, path)
+            except NewerStore:
+                if _is_damaged(source, path):
+                    raise _damaged(path) from None
+                prepare(database)
+                copy_newer(source, database)
+                return database
             source.backup(database)
         prepare(database)
         migrate(database)
@@ -411,10 +435,7 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION and _pragma(database, "schema_version"):
         raise DamagedStore(tr("{path} is not a file of Tokonoma's chats.", path=path), _advice())
     if version > len(MIGRATIONS):
-        raise StoreError(
-            tr("Your chats were saved by a newer version of Tokonoma."),
-            tr("Update Tokonoma to open them."),
-        )
+        raise NewerStore
     if _is_damaged(database, path):
         raise _damaged(path)
 

@@ -148,9 +148,11 @@ class Store(UserRecords):
 
     @classmethod
     def open_copy(cls, path: Path) -> Store:
-        """Open a temporary copy of a read-only store; changes to it are discarded."""
+        """Open a temporary copy of a read-only or newer store; changes to it are discarded."""
+        from app.store.newer import copy_newer
+
         with translate_errors(path):
-            store = cls(path, None, connect_copy(path))
+            store = cls(path, None, connect_copy(path, copy_newer))
         return store._recovered()
 
     @staticmethod

@@ -20,7 +20,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.domain.chat import KEEP_DELETED_SECONDS, Conversation
 from app.domain.message import Message
-from app.store.schema import RowNotFound
+from app.store.schema import NewerStore, RowNotFound
 from app.store.store import DamagedStore, ReadOnlyStore, Store, StoreError
 from app.system.worker import BackgroundWorker
 
@@ -91,11 +91,15 @@ class StoreQueue(QObject):
         self._submit(lambda: self._read(operation, then, only_if_saved))
 
     def flush(self, then: Callable[[int], None]) -> None:
-        """Try to save the queued changes; `then` gets how many could not be saved."""
+        """Try to save the queued changes; `then` gets how many could not be saved.
+
+        In a store of a newer version, which cannot be changed, only those with a text count.
+        """
 
         def run() -> None:
             self._drain()
-            left = len(self._writes)
+            counts_all = not isinstance(self._fault, NewerStore)
+            left = sum(counts_all or bool(change.text) for change in self._writes)
             self._worker.post(lambda: then(left))
 
         self._submit(run)

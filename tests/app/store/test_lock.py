@@ -14,7 +14,7 @@ import pytest
 from app.domain.message import MessageState
 from app.store import schema
 from app.store.lock import set_aside
-from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS
+from app.store.schema import APPLICATION, CHECK_BYTES, MIGRATIONS, NewerStore
 from app.store.store import DamagedStore, ReadOnlyStore, Store, StoreError
 from app.store.unsent import unsent_of
 from crash_store import rounds
@@ -158,7 +158,7 @@ def test_store_of_a_newer_version_is_refused_unchanged(path):
     fill(path, 1, 1)
     write(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     before = path.read_bytes()
-    error = refused(path, "newer version of Tokonoma")
+    error = refused(path, "newer version of Tokonoma", NewerStore)
     assert "Update" in error.remedy
     assert path.read_bytes() == before
 
