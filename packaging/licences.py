@@ -56,7 +56,7 @@ def components(sources: Iterable[Path]) -> list[Component]:
     distributions: dict[str, metadata.Distribution] = {"pyinstaller": _pyinstaller()}
     others: list[Path] = []
     for source in sources:
-        owner = owners.get(os.path.normpath(source))
+        owner = owners.get(_real(source))
         if owner is not None:
             distributions[_normal(owner.name)] = owner
         elif not (_is_python(source) or source.is_relative_to(ROOT) or source.suffix == ".gguf"):
@@ -137,10 +137,16 @@ def write(found: Iterable[Component], folder: Path) -> None:
 def _files_of_distributions() -> dict[str, metadata.Distribution]:
     """Every installed file, by path, with its Python package."""
     return {
-        os.path.normpath(str(distribution.locate_file(file))): distribution
+        os.path.normpath(os.path.join(folder, file)): distribution
         for distribution in metadata.distributions()
+        for folder in (os.path.realpath(str(distribution.locate_file(""))),)
         for file in distribution.files or ()
     }
+
+
+def _real(path: Path) -> str:
+    """A file's path without the symbolic links of its folder, such as of a shared .venv."""
+    return os.path.join(os.path.realpath(path.parent), path.name)
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:
