@@ -7,7 +7,6 @@ step has succeeded.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import contents
 import fetch
 import native
 from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
+from release_notes import version
 
 FOLDER = ROOT / "build" / "bundle"
 WORK = ROOT / "build" / "bundle-work"
@@ -25,6 +25,7 @@ NAME = "Tokonoma"
 _HERE = ROOT / "packaging"
 _SPEC = _HERE / "bundle.spec"
 _NEEDED_BYTES = 3_000_000_000
+_EXECUTABLE = ("tokonoma", "install.sh", "torch_shm_manager")
 _ICON_SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
 
 
@@ -51,6 +52,7 @@ def build(folder: Path = FOLDER) -> Path:
             say("Stripping the largest libraries…")
             _strip(made)
             add_linux_files(made, inner)
+            _set_modes(made)
         elif sys.platform == "win32":
             for file in sorted((_HERE / "windows").glob("*.ps1")):
                 shutil.copy(file, made)
@@ -117,10 +119,8 @@ def _pyinstaller() -> tuple[str, ...]:
 
 def _python(doing: str, *command: str, **settings: str) -> None:
     """Run .venv's interpreter without output; raises Trouble with its last lines when it fails."""
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "app" / "__init__.py").read_text())
-    assert version is not None, "app/__init__.py states the version"
     # The same hash seed and dates give the same archives from the same sources.
-    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "1", "TOKONOMA_VERSION": version[1]}
+    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "1", "TOKONOMA_VERSION": version()}
     ran = subprocess.run(
         [venv_python(), *command],
         cwd=ROOT,
@@ -148,6 +148,15 @@ def _strip(bundle: Path) -> None:
     )
     if ran.returncode != 0:
         raise Trouble(f"{last_lines(ran.stderr)}\nstrip failed on the libraries, as above.")
+
+
+def _set_modes(bundle: Path) -> None:
+    """Make everything readable for all users, and only programs and the script executable."""
+    bundle.chmod(0o755)
+    for path in bundle.rglob("*"):
+        if not path.is_symlink():
+            is_run = path.is_dir() or path.name in _EXECUTABLE
+            path.chmod(0o755 if is_run else 0o644)
 
 
 def add_linux_files(bundle: Path, icons: Path) -> None:

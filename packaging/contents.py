@@ -75,7 +75,12 @@ EXCLUDED_MODULES = (
     "pytest",
     "_pytest",
     "numpy.f2py",
+    "numpy.fft",
+    "numpy.ma",
+    "numpy.polynomial",
+    "numpy.random",
     "numpy.testing",
+    "numpy._core._simd",  # which only tests of numpy use
     "numpy.distutils",
     "IPython",
     "matplotlib",
@@ -153,7 +158,17 @@ HOST_LIBRARIES = (
 # Libraries worth stripping. Not numpy's: its wheels were edited by patchelf after linking, and
 # strip damages such files.
 STRIPPED = re.compile(
-    r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|tokenizers\.abi3)\.so[\d.]*$|/lib-dynload/"
+    r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|libpdfium|libicu\w+)\.so[\d.]*$"
+    r"|/(tokenizers|_rust|_safetensors_rust)\.abi3\.so$"
+    r"|__mypyc\.cpython|/chardet/\w+\.cpython|/lib-dynload/"
+)
+
+# Modules of torch that read their own source while they are imported: it reads the comments of
+# settings, and compiles functions with several signatures. The sources of others are left out.
+READS_ITS_SOURCE = re.compile(
+    r"^ *install_config_module\(|^ *@(torch\.)?(_jit_internal\.)?_overload(_method)?\b"
+    r"|^ *@(torch\.)?(jit\.)?script(_if_tracing)?\b",
+    re.MULTILINE,
 )
 
 # The languages of the window: those that have a catalog.

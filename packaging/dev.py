@@ -28,11 +28,13 @@ import environment
 import fetch
 import file_map
 import native
+import packages
 import qt_libraries
 import smoke_frozen
 import wheels
 import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
+from linux import trial
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a longer run is taken to hang
@@ -141,6 +143,26 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--platform", default="", help="of another platform, such as win_amd64 (default: this one)"
     )
     wheel.add_argument("--out", type=Path, default=wheels.FOLDER, help="folder to write")
+    packing = add("package", make_packages, "Make installers and archives of the bundle.")
+    packing.add_argument(
+        "formats", nargs="*", help=f"default: all of {', '.join(packages.offered()) or 'none'}"
+    )
+    packing.add_argument(
+        "--out",
+        type=Path,
+        default=packages.FOLDER,
+        help="folder to write (default: build/packages)",
+    )
+    packing.add_argument(
+        "--try",
+        type=Path,
+        dest="roots",
+        metavar="FOLDER",
+        help="as root: install the packages in clean Debian roots that are kept in this folder",
+    )
+    packing.add_argument(
+        "--bundle", type=Path, help="folder of a bundle to use instead of building one"
+    )
     parsed = list(arguments)
     passed = parsed[parsed.index("--") + 1 :] if "--" in parsed else []
     options = parser.parse_args(parsed[: parsed.index("--")] if "--" in parsed else parsed)
@@ -295,6 +317,18 @@ def make_wheel(options: argparse.Namespace) -> int:
     environment.ensure()
     made = wheels.build(options.out.absolute(), options.platform)
     say(f"{made} ({made.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+def make_packages(options: argparse.Namespace) -> int:
+    """Make packages of a new bundle, or of the one in `--bundle`."""
+    if options.bundle is None:
+        _set_up()
+    folder = options.bundle.absolute() if options.bundle else bundle.FOLDER
+    program = bundle.built(folder) if options.bundle else bundle.build()
+    files = packages.make(options.formats, program, options.out.absolute())
+    if options.roots is not None:
+        trial.main(files, options.roots.absolute(), options.out.absolute())
     return 0
 
 

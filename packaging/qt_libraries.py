@@ -25,7 +25,7 @@ _COMMANDS = {
     "pacman": "sudo pacman -S",
 }
 # Library to its packages, in the order of `_COMMANDS`.
-_PACKAGES = {
+PACKAGES = {
     "libxcb-cursor.so.0": (
         "libxcb-cursor0",
         "xcb-util-cursor",
@@ -94,7 +94,7 @@ def advice(libraries: Sequence[str]) -> str:
     count = f"{len(libraries)} system {'library is' if len(libraries) == 1 else 'libraries are'}"
     manager = next((name for name in _COMMANDS if shutil.which(name)), "")
     place = list(_COMMANDS).index(manager) if manager else 0
-    packages = [_PACKAGES[name][place] for name in libraries if name in _PACKAGES]
+    packages = [PACKAGES[name][place] for name in libraries if name in PACKAGES]
     if not manager or len(packages) < len(libraries):
         return (
             f"No window can be opened: {count} missing ({named}). Install the packages of your "

@@ -75,7 +75,7 @@ def forwards(program: Path) -> None:
             subprocess.Popen([program], env=place.environment, stderr=sink) as first,
         ):
             try:
-                _wait_for(
+                wait_for(
                     lambda: any((place.home / "tmp").glob("tokonoma-*")),
                     first,
                     "its instance socket",
@@ -91,7 +91,7 @@ def forwards(program: Path) -> None:
                 if second.returncode != 0 or "already open" not in second.stdout:
                     raise Trouble(f"The second start failed:\n{second.stdout}")
                 check_errors(second.stderr)
-                _wait_for(lambda: last_model(place.home) == str(model), first, "the second model")
+                wait_for(lambda: last_model(place.home) == str(model), first, "the second model")
                 first.send_signal(signal.SIGTERM)
                 status = first.wait(_STEP_TIMEOUT_SECONDS)
             finally:
@@ -170,7 +170,7 @@ def last_model(home: Path) -> str:
     return ""
 
 
-def _wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
     """Wait until the condition is true. Raises Trouble when the app exits first, or on time-out."""
     deadline = time.monotonic() + _STEP_TIMEOUT_SECONDS
     while not condition():

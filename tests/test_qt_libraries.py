@@ -99,7 +99,7 @@ def test_unknown_libraries_and_systems_get_the_names_of_the_files(
 
 
 def test_every_library_has_a_package_for_every_manager() -> None:
-    for packages in qt_libraries._PACKAGES.values():
+    for packages in qt_libraries.PACKAGES.values():
         assert len(packages) == len(qt_libraries._COMMANDS)
 
 
