@@ -15,7 +15,6 @@ from app.store.store import Store
 from engine import Role
 from fakes import MODEL
 from stage import Stage, until
-from store_contents import all_messages
 
 # What a later version may do: more columns, tables, roles, states and kinds of parts, and less.
 CHANGES = {
