@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.chat.controller import Controller
 from app.chat.transfer.controller import Documents
-from app.chat.transfer.files import safe_name
 from app.domain.transfer import ExportFormat
+from app.system.file_names import safe_name
 from app.system.translation import tr
 from app.ui.transfer.menu import format_name
 from app.ui.window import Window
@@ -94,7 +94,7 @@ def ask_for_target(
         dialog.setNameFilter(f"{format_name(format)} (*.{format.value})")
         titles = {each.id: each.title for each in controller.state.conversations}
         name = titles.get(numbers[0], "") if len(numbers) == 1 else tr("Chats")
-        dialog.selectFile(f"{safe_name(name)}.{format.value}")
+        dialog.selectFile(f"{safe_name(name, tr('Chat'))}.{format.value}")
     _open(dialog, lambda paths: controller.transfer.export_chats(numbers, format, paths[0]))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from app.domain.file_words import section_words
 from app.domain.parts import Parts, rewritten_text, sections, typed_text
 from app.state.chat import Notice, State
+from app.system.file_names import safe_name
 from app.system.json_file import replace_file
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
@@ -41,9 +42,8 @@ class Rewritten:
         parts = message.parts if message else ()
         name = next((Path(part.name).stem for part in sections(parts)), tr("Document"))
         if typed_text(parts).strip():
-            name = tr("{name}, summary", name=name)
-            return f"{name}.md"
-        return f"{name} 2.md"
+            return f"{safe_name(tr('{name}, summary', name=name), tr('Document'))}.md"
+        return f"{safe_name(name, tr('Document'))} 2.md"
 
     def save(self, message_id: int, path: Path) -> None:
         """Write a document in place of a file, for Word if that ends in .docx, else as Markdown.

@@ -100,7 +100,11 @@ class Entry:
 
     def place(self, index: int) -> Path:
         """Final path of a piece."""
-        return self.path.with_name(safe_name(self.pieces[index].file)) if index else self.path
+        return (
+            self.path.with_name(safe_name(self.pieces[index].file, self.path.parent))
+            if index
+            else self.path
+        )
 
     def address(self, index: int, endpoint: str) -> str:
         """URL of a piece."""

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-_LONGEST = 180  # bytes; most file systems allow 255, including the suffix ".part.json"
+from app.downloads.partial import LONGEST_ENDING
+from app.system.file_names import FORBIDDEN, name_room, not_reserved
+
+_LONGEST = 180  # bytes; most file systems allow 255, including the suffix of a partial download
 _ENDING = re.compile(r"((-\d{5}-of-\d{5})?\.gguf)$", re.IGNORECASE)
-_FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]')
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
-def safe_name(file: str) -> str:
+def safe_name(file: str, folder: Path | None = None) -> str:
     """Local name of a repository file, without its folders; always ends in .gguf.
 
-    The mapping is deterministic; the pieces of a split model keep their numbers.
+    The mapping is deterministic; the pieces of a split model keep their numbers. In a folder with
+    a long path, Windows allows shorter names.
     """
+    room = _LONGEST if folder is None else min(_LONGEST, name_room(folder, LONGEST_ENDING))
     name = _plain(re.split(r"[/\\]", file)[-1])
     match = _ENDING.search(name)
     ending = match[1] if match else ".gguf"
     stem = name[: match.start()] if match else name
-    stem = _cut(stem, _LONGEST - len(ending)).rstrip(". ")
+    stem = _cut(stem, room - len(ending)).rstrip(". ")
     return f"{stem or 'model'}{ending}"
 
 
@@ -31,9 +35,9 @@ def safe_folder(path: str) -> str:
 
 def _plain(text: str) -> str:
     """A path segment without characters and names that are special on some system."""
-    text = _FORBIDDEN.sub("", text.encode("utf-8", "ignore").decode("utf-8"))
+    text = FORBIDDEN.sub("", text.encode("utf-8", "ignore").decode("utf-8"))
     text = text.strip().lstrip(".").rstrip(". ").strip()
-    return f"_{text}" if _RESERVED.fullmatch(text) else text
+    return not_reserved(text)
 
 
 def _cut(text: str, most: int) -> str:

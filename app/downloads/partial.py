@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from engine import disk_files
 
+LONGEST_ENDING = ".part.json.new"  # of the files beside a partial download
 _CHUNK = 1 << 20  # bytes
 
 

@@ -208,15 +208,16 @@ class Downloads:
 
     def _candidate_paths(self, entry: Entry) -> Iterator[Path]:
         """Possible paths of a download, the plain one first, without those of other downloads."""
-        name, base = safe_name(entry.source.file), self._folder / safe_folder(entry.source.folder)
+        base = self._folder / safe_folder(entry.source.folder)
         subfolder = safe_folder(entry.source.repository.replace("/", "_")) or "other"
-        others = {one.path for one in self._entries.values() if one is not entry}
+        others = {_folded(one.path) for one in self._entries.values() if one is not entry}
         folders = [
             base,
             base / subfolder,
             *(base / f"{subfolder}-{n}" for n in range(2, _MAX_FOLDERS)),
         ]
-        return iter([folder / name for folder in folders if folder / name not in others])
+        places = (folder / safe_name(entry.source.file, folder) for folder in folders)
+        return iter([place for place in places if _folded(place) not in others])
 
     def _start_queued(self) -> None:
         if gate.offline:
@@ -225,7 +226,9 @@ class Downloads:
             busy = [one for one, _ in self._threads]
             if self._closing or len(busy) >= self._parallel:
                 return
-            taken = entry.run is not None or any(one.path == entry.path for one in busy)
+            taken = entry.run is not None or any(
+                _folded(one.path) == _folded(entry.path) for one in busy
+            )
             if entry.phase is Phase.QUEUED and not taken:
                 entry.run = Run()
                 self._start_thread(entry, self._run_download)
@@ -443,6 +446,11 @@ class Downloads:
                     disk_files.delete(entry.place(index))
         except OSError as error:
             _log.warning("a cancelled download could not be deleted: %s", error.strerror)
+
+
+def _folded(path: Path) -> str:
+    """What two paths of one file have in common where names differ by more than their case."""
+    return str(path).casefold()
 
 
 def _offline_note() -> str:

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from app.chat.transfer.faults import TransferError
+from app.system.file_names import safe_name
 from app.system.translation import tr
 from engine import disk_files
-
-_LONGEST_NAME = 80  # characters
-_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\u200b-\u200f\u202a-\u202e\u2066-\u2069]+')
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?=\.|$)", re.IGNORECASE)  # of Windows
-
-
-def safe_name(title: str) -> str:
-    """A name for a file on every system, from the title of a chat."""
-    plain = title.encode("utf-8", "replace").decode()
-    name = " ".join(_FORBIDDEN.sub(" ", plain).split())[:_LONGEST_NAME].strip(" .")
-    while len(name.encode()) > 2 * _LONGEST_NAME:  # file systems limit bytes
-        name = name[:-1].strip(" .")
-    if _RESERVED.match(name):
-        name = f"_{name}"
-    return name or tr("Chat")
 
 
 class FreePaths:
@@ -39,7 +24,7 @@ class FreePaths:
 
     def path(self, title: str) -> Path:
         """The path for one more chat; a number tells chats of one title apart."""
-        stem = safe_name(title)
+        stem = safe_name(title, tr("Chat"))
         names = (
             f"{stem} {count}.{self._ending}" if count > 1 else f"{stem}.{self._ending}"
             for count in itertools.count(1)

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.domain.chat import Preset
 from app.state.presets import PresetState
+from app.system.file_names import safe_name
 from app.system.translation import listed, tr
 from app.ui.presets.editor import PresetEditor
 from app.ui.settings.fields import segments_style
@@ -286,8 +287,7 @@ class PresetsPage(QWidget):
         if preset is None:
             return
         self.editor.finish()
-        name = "".join("_" if letter in '<>:"/\\|?*' else letter for letter in preset.name)
-        start = Path.home() / f"{name[:80].strip(' .') or 'preset'}.json"
+        start = Path.home() / f"{safe_name(preset.name, 'preset')}.json"
         dialog = QFileDialog(self, tr("Export the preset"), str(start))
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath, PureWindowsPath
+from functools import partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.downloads import names
 from app.downloads.names import safe_folder, safe_name
+from app.downloads.partial import LONGEST_ENDING
+from app.system.file_names import name_room
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,9 @@ from app.downloads.names import safe_folder, safe_name
         ("right\u202eto left.gguf", "rightto left.gguf"),
         ('a<b>:"|?*.gguf', "ab.gguf"),
         ("CON.gguf", "_CON.gguf"),
+        ("nul .gguf", "_nul.gguf"),
+        ("LPT\u00b3.Q4_0.gguf", "_LPT\u00b3.Q4_0.gguf"),
+        ("CONIN$.gguf", "_CONIN$.gguf"),
         ("com1.tar.gguf", "_com1.tar.gguf"),
         (".hidden.gguf", "hidden.gguf"),
         (".gguf", "gguf.gguf"),
@@ -39,6 +46,17 @@ from app.downloads.names import safe_folder, safe_name
 )
 def test_unsafe_names_become_safe(file: str, name: str) -> None:
     assert safe_name(file) == name
+
+
+def test_a_name_is_short_enough_for_its_folder_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "name_room", partial(name_room, platform="win32"))
+    folder, file = Path("/" + "d" * 120).absolute(), "m" * 300 + "-00001-of-00002.gguf"
+    name = safe_name(file, folder)
+    assert len(f"{folder / name}{LONGEST_ENDING}") == 259
+    assert name.endswith("-00001-of-00002.gguf")
+    assert safe_name(name, folder) == name
+    assert len(safe_name(file, Path("/d"))) == 180
+    assert 20 < len(safe_name(file, folder / folder.name / folder.name)) < 60
 
 
 def test_long_name_keeps_its_extension_and_piece_number() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.chat.transfer import native_json
 from app.chat.transfer.controller import DONE_NOTICE, EXPORTED_NOTICE, NOTICE
-from app.chat.transfer.files import FreePaths, safe_name
+from app.chat.transfer.files import FreePaths
 from app.chat.transfer.sources import opened
 from app.domain.chat import Folder, Preset
 from app.domain.chat_settings import ChatSettings
@@ -434,13 +434,7 @@ def test_messages_of_the_window_are_stored_during_an_import(stage: Stage, tmp_pa
     assert len(stage.state.conversations) == 400
 
 
-def test_names_are_safe_and_told_apart(tmp_path: Path) -> None:
-    assert safe_name("../../etc/passwd") == "etc passwd"
-    assert safe_name("con") == "_con"
-    assert safe_name("COM1.txt") == "_COM1.txt"
-    assert safe_name("a\0\u202eb:c?") == "a b c"
-    assert safe_name(" ... ") == "Chat"
-    assert len(safe_name("ü" * 500).encode()) <= 160
+def test_files_of_chats_with_one_title_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "A.md").touch()
     free = FreePaths(tmp_path, "md")
     assert [free.path(title).name for title in ("A", "B", "b")] == ["A 2.md", "B.md", "b 2.md"]
