@@ -75,6 +75,7 @@ _FORCED_SECONDS = 2.0  # time limit per thread when the user quits without savin
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the app; returns the exit status."""
+    _open_streams()
     options = _parser().parse_args(arguments)
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not _has_display():
@@ -112,6 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="tokonoma-") as home:
         os.environ["TOKONOMA_HOME"] = home
         return _run([model], smoke.SETTINGS, smoke_test=True)
+
+
+def _open_streams() -> None:
+    """Give a program without a console, as on Windows, the streams that libraries write to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def run_and_exit() -> NoReturn:

@@ -40,7 +40,6 @@ from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
 
 if TYPE_CHECKING:
-    from app.state.attachments import Attachment
     from app.ui.collections.page import CollectionsPage
     from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage

@@ -141,7 +141,7 @@ def _facts(requirements: Path) -> dict[str, str]:
 
 def _read_stamp(stamp: Path) -> dict[str, str]:
     try:
-        read = json.loads(stamp.read_text())
+        read = json.loads(stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return read if isinstance(read, dict) else {}
@@ -222,7 +222,9 @@ def _make_venv() -> None:
 
 def _pins(requirements: Path) -> dict[str, str]:
     """Name to version of every pinned line."""
-    lines = (line.split("#")[0].strip() for line in requirements.read_text().splitlines())
+    lines = (
+        line.split("#")[0].strip() for line in requirements.read_text(encoding="utf-8").splitlines()
+    )
     return dict(line.split("==", 1) for line in lines if line)
 
 

@@ -14,6 +14,7 @@ from app.documents.folder_scan import changed_at
 from app.documents.source import ExtractionError, ExtractionFault, file_state, sha256_of
 from app.domain.collection import UNSURE, CollectionFile, FileState
 from app.domain.documents import DocumentWarning
+from engine import disk_files
 
 _log = logging.getLogger(__name__)
 _STEP_NANOSECONDS = 2_000_000_000  # the widest step of the times of a file system, that of FAT
@@ -70,7 +71,7 @@ class CollectionReader:
         known: Mapping[str, CollectionFile],
         cancelled: Callable[[], bool],
     ) -> ReadFile:
-        path = Path(file.path)
+        path = Path(disk_files.system_path(Path(file.path)))
         before = file_state(path)
         changed = changed_at(before)
         # Changes that follow each other at once may have one time: it is looked at again.

@@ -20,6 +20,7 @@ from app.domain.parts import FilePart
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
 from app.store.schema import StoreError
+from engine import disk_files
 
 EXTRACTION = 1  # version of the readers: the texts of another one are extracted again
 
@@ -85,11 +86,12 @@ class FileTexts:
         if not part.path or not part.sha256:
             return False
         try:
-            now = file_state(Path(part.path))
+            path = Path(disk_files.system_path(Path(part.path)))
+            now = file_state(path)
             if part.size_bytes not in (0, now.st_size):  # 0: not known
                 return True
             is_same = now.st_mtime == part.modified
-            return not is_same and sha256_of(Path(part.path)) != part.sha256
+            return not is_same and sha256_of(path) != part.sha256
         except ExtractionError:
             return False
 
@@ -102,7 +104,7 @@ class FileTexts:
 
     def _kept(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
         """The part with the hash of its file, whose bytes are kept."""
-        path = Path(wanted.path)
+        path = Path(disk_files.system_path(Path(wanted.path)))
         facts = file_state(path)
         sha256 = self._blobs.add(pieces(path, cancelled))
         return replace(wanted, sha256=sha256, modified=facts.st_mtime, size_bytes=facts.st_size)

@@ -18,6 +18,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from app.domain.collection import CollectionFile, FileState
+from engine import disk_files
 
 MOST_FILES = 100_000  # of a scan
 _COPIES = frozenset(("node_modules", "__pycache__", "$RECYCLE.BIN", "System Volume Information"))
@@ -201,7 +202,7 @@ def _scan_folders(
             continue
         seen.add(identity)
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(disk_files.system_path(Path(folder))) as entries:
                 listed = sorted(entries, key=lambda each: each.name)
         except OSError as error:
             found.unreadable[folder] = error.strerror or str(error)
@@ -209,21 +210,22 @@ def _scan_folders(
         found.folders.append(folder)
         below: list[tuple[str, os.stat_result]] = []
         for entry in listed:
+            path = os.path.join(folder, entry.name)  # that of a long folder is marked on Windows
             try:
                 state = _state(entry)
             except FileNotFoundError:
                 continue  # it went meanwhile, or is a link to nothing
             except OSError as error:
-                found.unreadable[entry.path] = error.strerror or str(error)
+                found.unreadable[path] = error.strerror or str(error)
                 continue
             if _is_left_out(entry.name, state):
                 found.left_out += 1
             elif S_ISDIR(state.st_mode):
-                below.append((entry.path, state))
+                below.append((path, state))
                 if state.st_dev != facts.st_dev:
-                    found.devices[entry.path] = state.st_dev
+                    found.devices[path] = state.st_dev
             elif S_ISREG(state.st_mode):
-                _add(found, entry.path, state, most_files)
+                _add(found, path, state, most_files)
         waiting += reversed(below)
 
 
@@ -236,7 +238,7 @@ def _identities(folders: Iterable[Path]) -> Iterator[tuple[int, int]]:
 
 
 def _source_state(path: str) -> os.stat_result:
-    return os.stat(path)
+    return os.stat(disk_files.system_path(Path(path)))
 
 
 def _state(entry: os.DirEntry[str]) -> os.stat_result:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from app.system.file_advice import advice
 from app.system.translation import tr
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -73,5 +74,5 @@ def disk_error(error: OSError, path: Path) -> DownloadError:
             name=path.name,
             reason=error.strerror or error,
         ),
-        tr("Check that the folder can be written to, then try again."),
+        advice(error, tr("Check that the folder can be written to, then try again.")),
     )

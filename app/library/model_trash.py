@@ -14,6 +14,7 @@ from app.library.index import ModelIndex, tried
 from app.state.chat import ModelPhase, State
 from app.state.library import LibraryState, Line, LineAction, Place, TrashedModel
 from app.system.byte_size import size
+from app.system.file_advice import advice
 from app.system.translation import tr, trn
 from app.system.worker import BackgroundWorker
 from engine import model_label, search_models
@@ -236,7 +237,8 @@ def _not_deleted(path: Path, error: OSError) -> Line:
     text = tr(
         "{file} could not be deleted: {reason}.", file=path.name, reason=error.strerror or error
     )
-    return Line(text, tr("Check that its folder can be written to."), trouble=True)
+    remedy = advice(error, tr("Check that its folder can be written to."))
+    return Line(text, remedy, trouble=True)
 
 
 def _try_to_restore(model: TrashedModel) -> Line | None:

@@ -99,7 +99,7 @@ else:
         with suppress(OSError):
             os.nice(_NICENESS)
         with suppress(OSError):  # of Linux: this process is ended first when memory runs out
-            Path("/proc/self/oom_score_adj").write_text("1000")
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
         limits = {
             resource.RLIMIT_DATA: memory_bytes,
             resource.RLIMIT_AS: memory_bytes + _OTHER_ADDRESSES,

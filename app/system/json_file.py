@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from app.system.file_advice import advice
 from app.system.translation import tr
 from engine import disk_files
 
@@ -77,7 +78,10 @@ def _write(path: Path, values: Callable[[], dict[str, Any]]) -> None:
     except OSError as error:
         raise JsonFileError(
             tr("{path} could not be written: {reason}.", path=path, reason=error.strerror or error),
-            tr("Check that the folder can be written to and that the disk is not full."),
+            advice(
+                error,
+                tr("Check that the folder can be written to and that the disk is not full."),
+            ),
         ) from error
 
 

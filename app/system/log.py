@@ -61,13 +61,24 @@ def set_up(path: Path, on_fault: Callable[[BaseException], None]) -> Path | None
     report = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(path, maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8")
+        handler = _LogFile(path, maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf-8")
         _add(root, handler, logging.INFO)
         report = _watch_crashes(path.with_name("crash.log"))
     except OSError as error:
         _log.warning("the log cannot be written: %s", error.strerror)
     _route_faults(on_fault)
     return report
+
+
+class _LogFile(RotatingFileHandler):
+    """A log file that goes on where it is while another program has it or an older one open."""
+
+    def doRollover(self) -> None:  # noqa: N802  (logging's own name)
+        try:
+            super().doRollover()
+        except OSError:
+            if self.stream is None:  # pyright: ignore[reportUnnecessaryComparison]
+                self.stream = self._open()
 
 
 def _add(root: logging.Logger, handler: logging.Handler, level: int) -> None:

@@ -7,6 +7,8 @@ with a broken one can still be loaded.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -514,9 +516,16 @@ def _clock(now: datetime | None) -> Callable[[str], str]:
     def strftime_now(pattern: str) -> str:
         if len(pattern) > _MAX_DATE_FORMAT:
             raise Exhausted("uses a date format that is too long")
-        return moment.strftime(pattern)
+        return moment.strftime(system_date_format(pattern))
 
     return strftime_now
+
+
+def system_date_format(pattern: str, platform: str = sys.platform) -> str:
+    """A format of dates as the system's library takes it: "%-d" is "%#d" on Windows."""
+    if platform != "win32":
+        return pattern
+    return re.sub(r"%(.?)", lambda found: "%#" if found[1] == "-" else found[0], pattern)
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""SHA-256 of model files, cached on disk by path, size, modification time and inode.
+"""SHA-256 of model files, cached on disk by path, size, modification time, inode and samples.
 
 A snapshot stores the hash of its model; hashing gigabytes takes seconds, hence the cache.
 """
@@ -94,9 +94,11 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _hash_file(path: Path, hash_cache: Path, checkpoint: Callable[[], None]) -> str:
-    before = _stamp(path)
+    before, samples = _stamp(path), sampled_sha256([path])
     known = _read_cache(hash_cache).get(before.path)
-    if known and known[:3] == [before.size_bytes, before.modified_ns, before.inode]:
+    # A copy may keep the time of another file, and a disk may count time in steps of seconds.
+    state = [before.size_bytes, before.modified_ns, before.inode, samples]
+    if known and [*known[:3], known[4]] == state:
         return str(known[3])
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
@@ -105,7 +107,7 @@ def _hash_file(path: Path, hash_cache: Path, checkpoint: Callable[[], None]) -> 
             digest.update(chunk)
     is_old_enough = time.time_ns() - before.modified_ns > _MIN_AGE_NANOSECONDS
     if is_old_enough and _stamp(path) == before:
-        _add_to_cache(hash_cache, before, digest.hexdigest())
+        _add_to_cache(hash_cache, before, digest.hexdigest(), samples)
     return digest.hexdigest()
 
 
@@ -122,16 +124,16 @@ def _read_cache(hash_cache: Path) -> dict[str, list[int | str]]:
 def _is_valid(known: object) -> bool:
     return (
         isinstance(known, list)
-        and [type(part) for part in known] == [int, int, int, str]
+        and [type(part) for part in known] == [int, int, int, str, str]
         and len(str(known[3])) == 64
     )
 
 
-def _add_to_cache(hash_cache: Path, stamp: Stamp, digest: str) -> None:
+def _add_to_cache(hash_cache: Path, stamp: Stamp, digest: str, samples: str) -> None:
     """Add one file by atomic replace; a failed write is ignored, the file is then hashed again."""
     files = _read_cache(hash_cache)
     files.pop(stamp.path, None)
-    files[stamp.path] = [stamp.size_bytes, stamp.modified_ns, stamp.inode, digest]
+    files[stamp.path] = [stamp.size_bytes, stamp.modified_ns, stamp.inode, digest, samples]
     kept = dict(list(files.items())[-_MAX_ENTRIES:])
     with suppress(OSError):
         disk_files.make_folder(hash_cache.parent)

@@ -118,7 +118,7 @@ def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
 
 
 def _meminfo(path: Path) -> int:
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -192,7 +192,7 @@ def _statistic(path: Path, name: str) -> int:
 def _text(path: Path) -> str:
     """The text of a small system file; empty if it is missing or not readable."""
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

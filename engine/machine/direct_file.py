@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.machine import disk_files
+
 # Errors of a flag or an alignment that a file system does not support.
 _REFUSED = (errno.EINVAL, errno.EOPNOTSUPP)
 _ALIGNMENT = 4096  # bytes, of offsets, sizes and memory: at least the block size of common disks
@@ -153,7 +155,9 @@ def _direct_flag() -> int:
 def _open(path: Path, flags: int) -> int:
     """A file descriptor; -1 if the file system refuses these flags."""
     try:
-        return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | flags)
+        return os.open(
+            disk_files.system_path(path), os.O_RDONLY | getattr(os, "O_BINARY", 0) | flags
+        )
     except OSError as error:
         if flags and error.errno in _REFUSED:
             return -1

@@ -9,6 +9,7 @@ from io import FileIO
 from pathlib import Path
 
 from engine.errors import Fault, FaultKind, ModelFileError
+from engine.machine import disk_files
 
 _CHUNK_BYTES = 1 << 20  # hashed between cancellation checks
 
@@ -19,7 +20,7 @@ class OpenFile:
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
         self.path = path
-        self._file = FileIO(path)
+        self._file = FileIO(disk_files.system_path(path))
         self._status = self._now()
 
     @property
@@ -59,7 +60,9 @@ class OpenFile:
     def check_name(self) -> None:
         """Raise ModelFileError if another file has its name now, or none."""
         try:
-            is_same = os.path.samestat(os.fstat(self.fileno()), self.path.stat())
+            is_same = os.path.samestat(
+                os.fstat(self.fileno()), os.stat(disk_files.system_path(self.path))
+            )
         except OSError:
             is_same = False
         if not is_same:

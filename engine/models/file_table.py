@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import Fault, FaultKind, ModelFileError
+from engine.machine import disk_files
 from kernels.formats import Format
 from kernels.weight import Weight
 
@@ -31,7 +32,9 @@ class FileTable:
         self._row_bytes = format.row_bytes(self.shape[-1])
         self._lock = threading.Lock()
         try:
-            self._file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self._file = os.open(
+                disk_files.system_path(path), os.O_RDONLY | getattr(os, "O_BINARY", 0)
+            )
         except OSError as error:
             raise _unreadable(path, error.strerror or str(error)) from error
         weakref.finalize(self, os.close, self._file)

@@ -258,7 +258,7 @@ def _zig_command() -> tuple[str, ...]:
 def _probe(command: tuple[str, ...]) -> Compiler | None:
     """The compiler that a command runs; None when it does not run."""
     try:
-        ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        ran = _output([*command, "--version"])
     except OSError:
         return None
     if ran.returncode != 0:
@@ -331,13 +331,20 @@ def _target_flags(compiler: Compiler, target: Target) -> tuple[str, ...]:
 def _run(command: Sequence[str], doing: str) -> None:
     """Run a compiler and print its warnings; raises BuildError with its output."""
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        ran = _output(command)
     except OSError as error:
         raise BuildError(f"{command[0]} could not {doing}: {error.strerror}.") from error
     if ran.returncode != 0:
         raise BuildError(f"{ran.stderr.strip()[-4000:]}\n{command[0]} could not {doing}, as above.")
     if ran.stderr.strip():
         sys.stderr.write(f"{ran.stderr.strip()}\n")
+
+
+def _output(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler, which may write names of files in another encoding than UTF-8."""
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
 
 
 def _install(made: Path, path: Path) -> None:

@@ -79,7 +79,7 @@ class Calls:
 
 def memory() -> float:
     """MiB of this process now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * resource.getpagesize() / 2**20
 
 

@@ -278,7 +278,7 @@ def versions(found: Runs) -> str:
 def processor() -> str:
     """The processor's own name, where the system tells it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
     named = [line.partition(": ")[2] for line in lines if line.startswith("model name")]

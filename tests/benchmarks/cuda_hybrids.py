@@ -201,7 +201,7 @@ def speed(name: str, lock: str) -> None:
     kind = "recorded" if isinstance(run, Recorded) else "OP BY OP"
     bucket = next(iter(run._buckets.values())) if isinstance(run, Recorded) else None
     captured = bucket is not None and bucket.both.is_captured
-    with Path(lock).open() as file:
+    with Path(lock).open(encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # alone on the device
         warm = timer.seconds(step(run), steps)
         slow = timer.seconds(step(eager), max(steps // 8, 1))
@@ -279,7 +279,7 @@ def main() -> int:
 
 def _started(one: tuple[str, str], lock: Path) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, "--part", *one, str(lock)]
-    file = tempfile.TemporaryFile("w+")  # noqa: SIM115  read when the process has ended
+    file = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115  read when the process has ended
     made = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True)
     _outputs[made.pid] = file
     return made

@@ -134,7 +134,9 @@ class Loop:
 
 def memory() -> int:
     """Bytes that this process has in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )
 
 
 def main() -> None:

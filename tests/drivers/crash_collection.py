@@ -159,7 +159,7 @@ def kill_once(home: Path, folder: Folder, side: Path, chance: random.Random) -> 
         time.sleep(chance.choice((0.0, 0.05, 0.3)))
     child.kill()
     child.wait()
-    phase = side.read_text().splitlines()[-1]
+    phase = side.read_text(encoding="utf-8").splitlines()[-1]
     for _ in range(chance.randrange(20)):
         folder.change()
     seen = subprocess.run(

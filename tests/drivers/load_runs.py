@@ -93,7 +93,7 @@ def _child(path: Path, how: str) -> dict[str, float]:
 
 
 def _resident(name: str = "VmRSS:") -> int:
-    status = Path("/proc/self/status").read_text().splitlines()
+    status = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     (line,) = (line for line in status if line.startswith(name))
     return int(line.split()[1]) * 1024
 

@@ -254,7 +254,7 @@ def test_repeated_loads_and_answers_do_not_leak_memory(
         last = record.send(Unload())
         _wait(lambda last=last: bool(record.events[last]))
         gc.collect()
-        sizes.append(int(Path("/proc/self/statm").read_text().split()[1]))
+        sizes.append(int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]))
     record.stopped()
     assert sizes[-1] - sizes[1] < 4_000, sizes  # pages of memory
 
@@ -271,7 +271,7 @@ def test_unloading_a_large_model_frees_its_memory(
         load = record.send(Load(path))
         unload = record.send(Unload())
         _wait(lambda unload=unload: bool(record.events[unload]))
-        resident.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096)
+        resident.append(int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * 4096)
     record.stopped()
     loaded = record.events[load][-1]
     assert isinstance(loaded, ModelLoaded)

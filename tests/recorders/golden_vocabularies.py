@@ -37,7 +37,7 @@ def strings(source: Path, name: str) -> tuple[list[str], list[list[int]]]:
     """What llama.cpp tokenizes in its own tests, and the ids it gets."""
     place = source / "models" / f"ggml-vocab-{name}.gguf"
     texts = Path(f"{place}.inp").read_bytes().decode("utf-8").split(_SEPARATOR)
-    rows = Path(f"{place}.out").read_text().split("\n")
+    rows = Path(f"{place}.out").read_text(encoding="utf-8").split("\n")
     return texts, [[int(token) for token in row.split()] for row in rows[: len(texts)]]
 
 

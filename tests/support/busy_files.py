@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,35 @@ class BusyFiles:
             change(*paths, **more)
 
         return attempt
+
+
+def refuse_open_files(patch: pytest.MonkeyPatch) -> None:
+    """Refuse to replace, rename or delete files that this process has open or mapped, on Linux.
+
+    Windows does so for every file that is not opened to be deleted, which Python never does.
+    """
+    for name in ("replace", "rename", "unlink", "remove"):
+        patch.setattr(os, name, _refusing_open(getattr(os, name)))
+
+
+def _refusing_open(change: Callable[..., None]) -> Callable[..., None]:
+    def attempt(*paths: str | Path, **more: object) -> None:
+        if any(map(_is_open, paths)):
+            raise refusal()
+        change(*paths, **more)
+
+    return attempt
+
+
+def _is_open(path: str | Path) -> bool:
+    try:
+        wanted = os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(int(number)), wanted):
+                return True
+    name = os.path.realpath(path)
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return any(line.rstrip("\n").endswith(name) for line in maps)

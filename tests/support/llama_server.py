@@ -26,7 +26,7 @@ def serving(program: str, model: Path, *options: str) -> Iterator[str]:
     """Start a server for `model` and yield its URL; raises Refusal when it fails to start."""
     port = str(free_port())
     command = [program, "-m", str(model), "--host", "127.0.0.1", "--port", port, "-t", "2"]
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         running = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=errors)
         try:
             if not is_ready(f"http://127.0.0.1:{port}", running):

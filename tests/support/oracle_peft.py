@@ -95,7 +95,7 @@ def run_peft(case: PeftCase) -> dict[str, Array]:
         warnings.simplefilter("ignore")
         adapted.save_pretrained(folder)
         stored = load_file(Path(folder, "adapter_model.safetensors"))
-        text = Path(folder, "adapter_config.json").read_text()
+        text = Path(folder, "adapter_config.json").read_text(encoding="utf-8")
     tensors = {f"tensor/{name}": value.astype(np.float16) for name, value in stored.items()}
     return {
         "tokens": tokens.numpy(),

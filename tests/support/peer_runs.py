@@ -175,7 +175,7 @@ def _run(
 def _busy_seconds() -> float:
     """CPU seconds of the whole system, from /proc/stat; 0 where that does not exist."""
     try:
-        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+        fields = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:]
     except OSError:
         return 0.0
     user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, fields)
@@ -186,7 +186,9 @@ def _seconds_of(process: int) -> float:
     """CPU seconds of a process, from /proc; 0 where that does not exist or the process ended."""
     try:
         # Field 3 and on: they follow the name, which may contain spaces, in parentheses.
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from app.chat.transfer.faults import TransferError
+from app.system.file_advice import advice
 from app.system.file_names import safe_name
 from app.system.translation import tr
 from engine import disk_files
@@ -59,5 +60,5 @@ def not_written(path: Path, error: OSError) -> TransferError:
     """The error of a file that could not be written."""
     return TransferError(
         tr("{path} could not be written: {reason}.", path=path, reason=error.strerror or error),
-        tr("Check that the folder can be written to and that the disk is not full."),
+        advice(error, tr("Check that the folder can be written to and that the disk is not full.")),
     )

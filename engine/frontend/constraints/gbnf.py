@@ -349,7 +349,7 @@ def _length(node: Node, known: Mapping[str, int]) -> float:
         case Repeated(part, least, _):
             return least * _length(part, known) if least else 0
         case Joined(parts):
-            return sum([_length(part, known) for part in parts])
+            return sum(_length(part, known) for part in parts)
         case Either(parts):
             return min(_length(part, known) for part in parts)
         case _:

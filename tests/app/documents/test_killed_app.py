@@ -27,7 +27,9 @@ def children(process: int) -> list[int]:
 def state_of(process: int) -> str:
     """A letter; Z: it has ended, "": it is gone."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return (
+            Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        )
     except OSError:
         return ""
 

@@ -357,7 +357,7 @@ def test_close_does_not_wait_for_a_hanging_server(hub: Hub, watch) -> None:
 def test_unwritable_folder_fails_the_download(
     hub: Hub, folder: Path, watch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder.write_text("not a folder")
+    folder.write_text("not a folder", encoding="utf-8")
     watched = watch()
     failed = watched.wait_for_phase(watched.queue.add(source(1)), Phase.FAILED)
     assert failed.error.startswith("model1-Q4_0.gguf could not be written: ")

@@ -55,7 +55,12 @@ def gone(process: int, seconds: float = 2.0, *, reaped: bool = True) -> bool:
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
         try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+            state = (
+                Path(f"/proc/{process}/stat")
+                .read_text(encoding="utf-8")
+                .rpartition(")")[2]
+                .split()[0]
+            )
         except OSError:
             return True
         if state == "Z" and not reaped:
@@ -128,7 +133,7 @@ def test_a_task_that_needs_too_much_memory_ends(make: Make) -> None:
 @linux
 def test_a_child_is_the_first_to_end_when_memory_runs_out(make: Make) -> None:
     pool = make()
-    assert Path(f"/proc/{process_of(pool)}/oom_score_adj").read_text() == "1000\n"
+    assert Path(f"/proc/{process_of(pool)}/oom_score_adj").read_text(encoding="utf-8") == "1000\n"
     assert fault_of(pool, "die", {"signal": signal.SIGKILL.value}).fault is ChildFault.MEMORY
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+SUPPORT = ROOT / "tests" / "support"
 HEAD = """
 import logging, sys, threading
 from pathlib import Path
@@ -116,3 +117,20 @@ def test_start_without_stderr_works(tmp_path):
     )
     assert done.stdout == "started\n"
     assert "Traceback" not in logged(tmp_path)
+
+
+def test_a_log_that_another_program_reads_goes_on(tmp_path):
+    body = """
+import os
+from busy_files import BusyFiles, refusal
+def refuse(*paths):
+    raise refusal()
+os.rename = os.remove = refuse
+handler = logging.getLogger().handlers[-1]
+handler.maxBytes = 200
+for number in range(20):
+    log.info("line %s", number)
+"""
+    status, _, warned = run(tmp_path, f"sys.path.append({str(SUPPORT)!r})" + body)
+    assert (status, warned) == (0, "")
+    assert [f"line {number}" in logged(tmp_path) for number in range(20)] == [True] * 20

@@ -78,7 +78,7 @@ def test_without_stderr_errors_are_not_printed_to_stdout(
 def test_full_disk_is_reported(
     model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Path("/dev/full").open("w", buffering=1) as full:
+    with Path("/dev/full").open("w", encoding="utf-8", buffering=1) as full:
         monkeypatch.setattr(sys, "stdout", full)
         assert main(["info", "--json", "-m", model]) == 1
         monkeypatch.undo()

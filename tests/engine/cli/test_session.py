@@ -219,7 +219,7 @@ def test_session_link_is_followed(
 def test_unwritable_session_path_is_reported(
     model: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file.write_text("in the way")
+    file.write_text("in the way", encoding="utf-8")
     command = ("chat", "-m", model, "-p", "hello", "-n", "1", "--session", file / "inside")
     assert "System error" in refused(capsys, *command)
 

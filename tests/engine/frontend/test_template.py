@@ -117,6 +117,7 @@ def test_template_gets_the_variables_of_transformers() -> None:
     assert rendered(source, (Turn(USER, "é<'\""),), now=datetime(2026, 1, 2)) == (
         '<s></s>TrueFalseTrue2026-01-02[{"role": "user", "content": "é<\'\\""}]'
     )
+    assert rendered("{{ strftime_now('%-d/%-m') }}", now=datetime(2026, 1, 2)) == "2/1"
     assert rendered("{{ enable_thinking }}", enable_thinking=False) == "False"
     assert rendered("{{ add_generation_prompt }}", add_generation_prompt=False) == "False"
 

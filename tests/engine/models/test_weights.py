@@ -43,7 +43,7 @@ def one_thread() -> Iterator[None]:
 
 def mapped() -> int:
     """Resident bytes of mapped files (RssFile) of this process."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     (line,) = (line for line in status.splitlines() if line.startswith("RssFile:"))
     return int(line.split()[1]) * 1024
 

@@ -28,7 +28,7 @@ NEEDED = {
 @pytest.mark.skipif(not CPUINFO.is_file(), reason="only Linux lists what a processor has")
 def test_a_set_is_offered_when_the_processor_has_all_of_it() -> None:
     told = dict[str, str]()
-    for line in CPUINFO.read_text().splitlines():
+    for line in CPUINFO.read_text(encoding="utf-8").splitlines():
         name, _, words = line.partition(":")
         told.setdefault(name.strip(), words)
     here = set((told.get("flags") or told["Features"]).split())

@@ -51,7 +51,7 @@ def test_freed_memory_is_no_longer_resident() -> None:
 
 
 def resident() -> int:
-    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(STATM.read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("size", [1, 1000, HUGE_PAGE, 5 * HUGE_PAGE + 77])

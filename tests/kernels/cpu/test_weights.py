@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 def resident_bytes() -> int:
     """Memory this process holds now that is no file's."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     pytest.skip("this system does not tell kinds of memory apart")

@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as home:
     # aider takes prices of models from its cache, and else asks for them in the network.
     prices = Path(home, ".aider", "caches", "model_prices_and_context_window.json")
     prices.parent.mkdir(parents=True)
-    prices.write_text('{"none": {}}')
+    prices.write_text('{"none": {}}', encoding="utf-8")
     folder = Path(home, "project")
     folder.mkdir()
     notes = folder / "notes.py"

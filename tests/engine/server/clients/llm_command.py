@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.environ["LLM_USER_PATH"] = folder
     lines = ["- model_id: local", f"  model_name: {MODEL}", f"  api_base: {BASE}"]
     lines += ["  supports_schema: true", "  supports_tools: true"]
-    Path(folder, "extra-openai-models.yaml").write_text("\n".join(lines))
+    Path(folder, "extra-openai-models.yaml").write_text("\n".join(lines), encoding="utf-8")
     run("keys", "set", "openai", "--value", "x")
     assert run("-m", "local", "hello") == ANSWER
     assert run("-m", "local", "--no-stream", "hello") == ANSWER

@@ -34,4 +34,4 @@ found = lm_eval.simple_evaluate(
 samples = sorted(found["samples"]["local_choices"], key=lambda one: one["doc_id"])
 scores = [[float(score) for ((score, _),) in one["resps"]] for one in samples]
 accuracy = found["results"]["local_choices"]["acc,none"]
-Path(output).write_text(json.dumps({"scores": scores, "accuracy": accuracy}))
+Path(output).write_text(json.dumps({"scores": scores, "accuracy": accuracy}), encoding="utf-8")

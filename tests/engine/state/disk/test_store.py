@@ -63,7 +63,7 @@ def inodes() -> dict[int, int]:
 def written_by_system() -> int:
     """Bytes that this process has passed to write calls so far; 0 where the system counts none."""
     try:
-        text = Path("/proc/self/io").read_text()
+        text = Path("/proc/self/io").read_text(encoding="utf-8")
     except OSError:
         return 0
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("wchar"))
