@@ -52,6 +52,7 @@ from engine.loading.memory import LayerGroup, MemoryPlan, ModelShape
 from engine.local_server import LocalServer, LocalServerOptions, start_server
 from engine.machine import disk_files, gpu_support
 from engine.machine.device import available_memory, resident_memory, total_memory
+from engine.machine.file_lock import FileLock, FileLockHeld
 from engine.machine.gpu_support import GPUSupport, GPUSupportUse
 from engine.machine.gpu_wheels import Wheel, WheelList
 from engine.machine.gpu_wheels import read_list as read_gpu_wheels
@@ -190,6 +191,8 @@ __all__ = [
     "Failed",
     "Fault",
     "FaultKind",
+    "FileLock",
+    "FileLockHeld",
     "FileLook",
     "FindDevices",
     "FinishReason",

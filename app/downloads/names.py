@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.downloads.partial import LONGEST_ENDING
 from app.system.file_names import FORBIDDEN, name_room, not_reserved
 
+LONGEST_ENDING = ".part.json.new"  # of the files beside a download while it runs
 _LONGEST = 180  # bytes; most file systems allow 255, including the suffix of a partial download
 _ENDING = re.compile(r"((-\d{5}-of-\d{5})?\.gguf)$", re.IGNORECASE)
 

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from engine import disk_files
 
-LONGEST_ENDING = ".part.json.new"  # of the files beside a partial download
 _CHUNK = 1 << 20  # bytes
 
 

@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 from app.store.schema import StoreError
-from app.system.file_lock import FileLock, FileLockHeld
 from app.system.translation import tr
-from engine import disk_files
+from engine import FileLock, FileLockHeld, disk_files
 
 
 def lock_store(path: Path) -> FileLock:

@@ -82,10 +82,9 @@ from app.store.schema import (
 )
 from app.store.search import MAX_WORD_LENGTH, MAX_WORDS, clean
 from app.store.user_records import UserRecords
-from app.system.file_lock import FileLock
 from app.system.text_search import query_terms
 from app.system.translation import tr
-from engine import Role, disk_files
+from engine import FileLock, Role, disk_files
 
 if TYPE_CHECKING:
     from app.store.salvage import Salvaged

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
-from app.system.file_lock import FileLock, FileLockHeld
+from engine import FileLock, FileLockHeld
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +36,9 @@ class Instance(QObject):
 
     def __init__(self, profile: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._name = f"tokonoma-{hashlib.sha256(str(profile.absolute()).encode()).hexdigest()[:20]}"
+        # Windows has several ways to write one path: in other letters, or as of a network drive.
+        place = os.path.normcase(profile.resolve()).encode("utf-8", "surrogateescape")
+        self._name = f"tokonoma-{hashlib.sha256(place).hexdigest()[:20]}"
         self._profile = profile
         self._lock: FileLock | None = None
         self._server: QLocalServer | None = None
@@ -128,7 +131,7 @@ class DesktopRequests(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QFileOpenEvent) and event.file():
-            self.opened.emit(event.file())
+            self.opened.emit(str(Path(event.file())))  # Qt writes / on every system
             return True
         if event.type() is QEvent.Type.Quit:
             event.ignore()  # the app ends by itself, when all is saved

@@ -6,14 +6,13 @@ This module does not import torch.
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from io import BufferedIOBase
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import SnapshotError
+from engine.machine.file_lock import try_lock
 
 Checkpoint = Callable[[], None]
 REPROCESS = "The conversation is processed again instead."
@@ -62,46 +61,9 @@ def folder_lock(
         return
     with file:
         end = time.monotonic() + seconds
-        while not (locked := _lock(file, exclusive)) and time.monotonic() < end:
+        while (
+            not (locked := try_lock(file.fileno(), exclusive=exclusive)) and time.monotonic() < end
+        ):
             checkpoint()
             time.sleep(_POLL_SECONDS)
-        try:
-            yield locked
-        finally:
-            if locked:
-                _unlock(file)
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: BufferedIOBase, exclusive: bool) -> bool:
-        """Try to lock; Windows has only exclusive locks here, so writers wait for each other."""
-        file.seek(0)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _unlock(file: BufferedIOBase) -> None:
-        file.seek(0)
-        with suppress(OSError):
-            msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
-else:
-    import fcntl
-
-    def _lock(file: BufferedIOBase, exclusive: bool) -> bool:
-        """Try to lock; False if another has a lock that excludes this one."""
-        try:
-            fcntl.flock(
-                file.fileno(), (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB
-            )
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True  # the file system does not support locks
-        return True
-
-    def _unlock(file: BufferedIOBase) -> None:
-        """Nothing to do: closing the file releases the lock."""
+        yield locked  # closing the file releases the lock

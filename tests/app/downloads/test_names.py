@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.downloads import names
-from app.downloads.names import safe_folder, safe_name
-from app.downloads.partial import LONGEST_ENDING
+from app.downloads.names import LONGEST_ENDING, safe_folder, safe_name
 from app.system.file_names import name_room
 
 
