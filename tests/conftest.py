@@ -26,12 +26,23 @@ import hypothesis
 import pytest
 
 import fetch
+from busy_files import refuse_open_files
 from engine.loading.library import STARTER, starter_path
 
 pytest_plugins = ["seeding"]  # the option --seed, and random data made from it
 
 STARTER_PATH = starter_path()
 GEMMA_PATH = fetch.gemma().path
+_FILES_OF_THE_USER = frozenset(
+    Path(__file__).parent / folder
+    for folder in (
+        "app/downloads",
+        "app/library",
+        "app/settings",
+        "app/store",
+        "engine/state/disk",
+    )
+)
 THREAD_JOIN_SECONDS = 5.0  # time limit for a thread to end after its test
 
 hypothesis.settings.register_profile(
@@ -106,6 +117,13 @@ def private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "tokonoma-home"
     monkeypatch.setenv("TOKONOMA_HOME", str(home))
     return home
+
+
+@pytest.fixture(autouse=True)
+def open_files_stay(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what writes the user's files neither replace nor delete one that is open, as Windows."""
+    if request.path.parent in _FILES_OF_THE_USER:
+        refuse_open_files(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -101,12 +101,7 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    try:
-        os.dup2(2, 1)
-    except OSError:  # the app has no console, and no standard error to give
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, 1)
-        os.dup2(sink, 2)
+    os.dup2(2, 1)
     return os.fdopen(inside, "rb"), os.fdopen(outside, "wb", 1 << 16)
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from PySide6.QtCore import QProcess, QUrl
 from PySide6.QtGui import QDesktopServices
 
+from app.system.paths import windows_program
+
 _INTERFACE = "org.freedesktop.FileManager1"
 _asked: set[QProcess] = set()  # calls that have not been answered
 
@@ -24,7 +26,7 @@ def show_in_folder(path: Path) -> None:
         _open(path)
     elif sys.platform == "win32":
         try:  # no list of arguments: Explorer wants quotes around the path alone, not the option
-            subprocess.Popen(f'explorer /select,"{path}"')
+            subprocess.Popen(f'"{windows_program("explorer.exe")}" /select,"{path}"')
         except OSError:
             _open(path)
     elif sys.platform == "darwin":

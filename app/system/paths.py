@@ -57,6 +57,14 @@ def resources() -> Path:
     return Path(getattr(sys, "_MEIPASS", Path(__file__).parents[2])) / "resources"
 
 
+def windows_program(*place: str) -> Path:
+    """A program of Windows by its place in the system's folder.
+
+    By its name alone, one in the working folder would be started, which is that of an opened file.
+    """
+    return Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), *place)
+
+
 def _home(folder: str) -> Path | None:
     """The folder inside TOKONOMA_HOME, when that is set."""
     home = os.environ.get("TOKONOMA_HOME")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QProcess, Signal
 
+from app.system.paths import windows_program
+
 # The first line that it reads is the language, or empty; the rest is the text.
 _POWERSHELL = (
     "$r = New-Object IO.StreamReader([Console]::OpenStandardInput(), [Text.Encoding]::UTF8);"
@@ -137,9 +139,9 @@ def _lines(text: str) -> str:
 def _find() -> _Program | None:
     """The program of this system; None if it has none."""
     if sys.platform == "win32":
-        path = shutil.which("powershell")
+        path = windows_program("System32", "WindowsPowerShell", "v1.0", "powershell.exe")
         script = ["-NoProfile", "-NonInteractive", "-Command", _POWERSHELL]
-        return _Program(path, lambda _: script, says_language=True) if path else None
+        return _Program(str(path), lambda _: script, says_language=True) if path.exists() else None
     if sys.platform == "darwin":
         path = shutil.which("say")
         return _Program(path, lambda _: ["-f", "-"]) if path else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -339,3 +340,13 @@ def test_what_is_painted_first_stays_as_it_is_with_the_controller(
     )
     done = run_code(code, tmp_path)
     assert done.stdout.split()[-1:] == ["same"], done.stderr
+
+
+def test_a_program_without_a_console_has_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    start = importlib.import_module("app.__main__")
+    start._open_streams()
+    with sys.stdout, sys.stderr:
+        print("é", file=sys.stderr)
+        assert not sys.stdout.isatty()

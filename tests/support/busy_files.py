@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,10 +46,13 @@ class BusyFiles:
 
 
 def refuse_open_files(patch: pytest.MonkeyPatch) -> None:
-    """Refuse to replace, rename or delete files that this process has open or mapped, on Linux.
+    """Refuse to replace, rename or delete files that this process has open or mapped, as Windows.
 
-    Windows does so for every file that is not opened to be deleted, which Python never does.
+    It does so for every file that is not opened to be deleted, which Python never does. On other
+    systems than Linux nothing tells what is open.
     """
+    if sys.platform != "linux":
+        return
     for name in ("replace", "rename", "unlink", "remove"):
         patch.setattr(os, name, _refusing_open(getattr(os, name)))
 

@@ -188,7 +188,7 @@ def test_a_crash_leaves_only_what_a_later_start_removes(
                 store.purge(chats[:1])
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", crash)
-            patch.setattr(Path, "unlink", crash)
+            patch.setattr(os, "unlink", crash)
             with pytest.raises(KeyboardInterrupt):
                 store.blobs.add(b"half of a file")
         assert len(kept(store)) == 3

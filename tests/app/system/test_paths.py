@@ -54,3 +54,10 @@ def test_resources_are_next_to_the_package(monkeypatch):
 def test_resources_are_in_a_frozen_bundle(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
     assert paths.resources() == tmp_path / "resources"
+
+
+def test_programs_of_windows_are_named_by_their_whole_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SYSTEMROOT", str(Path("/win").absolute()))
+    assert paths.windows_program("System32", "a.exe") == Path("/win/System32/a.exe").absolute()
