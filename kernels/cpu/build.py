@@ -86,6 +86,8 @@ _SANITIZER_FLAGS = (
 )
 _SUFFIXES = {"linux": ".so", "darwin": ".dylib", "windows": ".dll"}
 _MACHINES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
+# The oldest systems that libraries are built for, as zig names them.
+_ZIG_SYSTEMS = {"linux": "linux-gnu.2.17", "darwin": "macos.13.0", "windows": "windows-gnu"}
 _ABANDONED_AFTER = 3600.0  # seconds; a younger unfinished file may belong to another build
 
 
@@ -210,8 +212,10 @@ def build_library(
         with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
             made = Path(work) / path.name
             units = _units(native, target, compiler.zig)
-            objects = _compile(compiler, units, target, native, Path(work), jobs, extra)
-            _link(compiler, [*extra, *_shared(target), *map(str, objects)], target, made)
+            system = _target_flags(compiler, target)
+            objects = _compile(compiler, units, system, native, Path(work), jobs, extra)
+            shared = _shared(target, path.name)
+            _link(compiler, [*extra, *shared, *map(str, objects)], system, made)
             _install(made, path)
     _remove_others(path)
     return path
@@ -230,7 +234,7 @@ def build_program(
 ) -> Path:
     """Build a program of `source` and all kernels, or of `source` and a library; returns `program`.
 
-    It is linked statically for another target, so that an emulator can run it. `checked` adds the
+    It is linked statically for Linux on another processor, so that an emulator can run it. `checked` adds the
     address and undefined-behaviour sanitizers, which end it at the first error they find. Raises
     BuildError.
     """
@@ -238,14 +242,15 @@ def build_program(
     extra = _SANITIZER_FLAGS if checked else ()
     units = [] if library else _units(native, target, compiler.zig)
     linked = [str(library), f"-Wl,-rpath,{library.parent}"] if library else []
-    if target != host():
-        linked.append("-static")
+    static = target != host() and target.system == "linux"
+    linked += ["-static"] if static else []
+    system = _target_flags(compiler, target, static=static)
     with tempfile.TemporaryDirectory(prefix="nk-build-") as work:
         made = Path(work) / program.name
         objects = _compile(
-            compiler, [*units, (source, ())], target, native, Path(work), jobs, extra
+            compiler, [*units, (source, ())], system, native, Path(work), jobs, extra
         )
-        _link(compiler, [*extra, *map(str, objects), *linked, "-pthread", "-lm"], target, made)
+        _link(compiler, [*extra, *map(str, objects), *linked, "-pthread", "-lm"], system, made)
         _install(made, program)
     return program
 
@@ -282,7 +287,7 @@ def _units(native: Path, target: Target, zig: bool) -> list[tuple[Path, tuple[st
 def _compile(
     compiler: Compiler,
     units: Sequence[tuple[Path, tuple[str, ...]]],
-    target: Target,
+    system: Sequence[str],
     native: Path,
     work: Path,
     jobs: int,
@@ -290,7 +295,7 @@ def _compile(
 ) -> list[Path]:
     """Compile all units, by default one per core at once; returns the object files."""
     flags = _FLAGS if "clang" in compiler.version else (*_FLAGS, *_GCC_FLAGS)
-    base = (*compiler.command, *_target_flags(compiler, target), *flags, "-I", str(native))
+    base = (*compiler.command, *system, *flags, "-I", str(native))
 
     def one(unit: tuple[Path, tuple[str, ...]]) -> Path:
         source, own = unit
@@ -302,30 +307,33 @@ def _compile(
         return list(pool.map(one, units))
 
 
-def _link(compiler: Compiler, arguments: Iterable[str], target: Target, made: Path) -> None:
+def _link(compiler: Compiler, arguments: Iterable[str], system: Sequence[str], made: Path) -> None:
     # Linked as C: the C++ library is not needed, and zig would build one.
     command = tuple("cc" if part == "c++" and compiler.zig else part for part in compiler.command)
-    flags = _target_flags(compiler, target)
-    _run((*command, *flags, *arguments, "-o", str(made)), f"link {made.name}")
+    _run((*command, *system, *arguments, "-o", str(made)), f"link {made.name}")
 
 
-def _shared(target: Target) -> tuple[str, ...]:
+def _shared(target: Target, name: str) -> tuple[str, ...]:
     """Linker flags for a shared library without unused dependencies."""
-    if target.system == "darwin":
-        return ("-dynamiclib", "-Wl,-dead_strip_dylibs")
+    if target.system == "darwin":  # which would record the path that it is linked at as its name
+        return ("-dynamiclib", "-Wl,-dead_strip_dylibs", f"-Wl,-install_name,@rpath/{name}")
     if target.system == "windows":
         return ("-shared",)
     return ("-shared", "-pthread", "-Wl,--as-needed", "-Wl,--no-undefined", "-Wl,-s")
 
 
-def _target_flags(compiler: Compiler, target: Target) -> tuple[str, ...]:
-    """zig's target flags: without them it would use every feature of this processor."""
-    if not compiler.zig:
-        return ()
-    if target != host():
-        return ("-target", f"{target.architecture}-{target.system}-musl")
-    system = {"linux": "linux-gnu.2.17", "darwin": "macos", "windows": "windows-gnu"}
-    return ("-target", f"{target.architecture}-{system[target.system]}")
+def _target_flags(compiler: Compiler, target: Target, *, static: bool = False) -> tuple[str, ...]:
+    """Flags for the processor and the oldest system that the result runs on.
+
+    Without them zig would use every feature of this processor. glibc cannot be linked statically,
+    so `static` takes musl.
+    """
+    if compiler.zig:
+        system = "linux-musl" if static else _ZIG_SYSTEMS[target.system]
+        return ("-target", f"{target.architecture}-{system}")
+    if target.system == "darwin":
+        return (f"-mmacosx-version-min={_ZIG_SYSTEMS['darwin'].removeprefix('macos.')}",)
+    return ()
 
 
 def _run(command: Sequence[str], doing: str) -> None:
@@ -366,11 +374,27 @@ def _remove_others(path: Path) -> None:
             other.unlink()
 
 
+def _target(text: str) -> Target:
+    """The platform that a name such as "aarch64" or "aarch64-darwin" stands for."""
+    architecture, _, system = text.partition("-")
+    if architecture not in _MACHINES.values() or system not in ("", *_SUFFIXES):
+        known = " or ".join(sorted(set(_MACHINES.values())))
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not {known}, alone or with -{', -'.join(_SUFFIXES)}"
+        )
+    return Target(architecture, system or host().system)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Build the library and print its path; returns the exit status."""
     parser = argparse.ArgumentParser(description="Builds the native kernels for processors.")
     parser.add_argument("--compiler", default="", help='a command, or "zig" (default: the first)')
-    parser.add_argument("--target", default="", help="x86_64 or aarch64 (default: this machine)")
+    parser.add_argument(
+        "--target",
+        type=_target,
+        default=host(),
+        help="processor, or processor-system such as aarch64-darwin (default: this machine)",
+    )
     parser.add_argument("--out", type=Path, default=LIBRARIES, help="the folder for the library")
     parser.add_argument(
         "--jobs", type=int, default=0, help="compilers at once (default: all cores)"
@@ -381,10 +405,11 @@ def main(arguments: Sequence[str]) -> int:
         there = current(options.out)
         print(there or "")
         return 0 if there else 1
-    target = Target(options.target, host().system) if options.target else host()
+    target = options.target
     try:
         compiler = find_compiler(options.compiler)
-        print(f"Compiling for {target.architecture} with {compiler.name}…", file=sys.stderr)
+        wanted = f"{target.architecture}-{target.system}"
+        print(f"Compiling for {wanted} with {compiler.name}…", file=sys.stderr)
         path = build_library(compiler, options.out, target=target, jobs=options.jobs)
     except BuildError as error:
         print(error, file=sys.stderr)

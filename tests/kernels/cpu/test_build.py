@@ -213,6 +213,45 @@ def test_the_script_runs_without_packages_and_prints_the_current_library() -> No
     assert ran.returncode == (0 if build.current() else 1)
 
 
+# --- other platforms
+
+ZIG, CLANG = build.Compiler(("zig",), "", zig=True), build.Compiler(("clang++",), "")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "system", "static", "wanted"),
+    [
+        ("aarch64", "linux", False, "aarch64-linux-gnu.2.17"),
+        ("aarch64", "linux", True, "aarch64-linux-musl"),
+        ("aarch64", "darwin", False, "aarch64-macos.13.0"),
+        ("x86_64", "windows", False, "x86_64-windows-gnu"),
+    ],
+)
+def test_zig_builds_for_the_oldest_system(
+    architecture: str, system: str, static: bool, wanted: str
+) -> None:
+    target = build.Target(architecture, system)
+    assert build._target_flags(ZIG, target, static=static) == ("-target", wanted)
+
+
+def test_apples_compiler_builds_for_the_oldest_system_too() -> None:
+    oldest = ("-mmacosx-version-min=13.0",)
+    assert build._target_flags(CLANG, build.Target("aarch64", "darwin")) == oldest
+    assert build._target_flags(CLANG, build.Target("aarch64", "linux")) == ()
+
+
+@pytest.mark.parametrize("name", ["arm64", "aarch64-macos", "darwin", ""])
+def test_the_script_names_the_platforms_it_builds_for(name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-P", SCRIPT, "--target", name],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert f"{name!r} is not aarch64 or x86_64, alone or with -linux, -darwin, -wind" in ran.stderr
+
+
 @pytest.mark.slow
 def test_the_kernels_compile_without_a_warning(
     compiler: build.Compiler, tmp_path: Path, capfd: pytest.CaptureFixture[str]
