@@ -163,12 +163,17 @@ STRIPPED = re.compile(
     r"|__mypyc\.cpython|/chardet/\w+\.cpython|/lib-dynload/"
 )
 
-# Modules of torch that read their own source while they are imported: it reads the comments of
-# settings, and compiles functions with several signatures. The sources of others are left out.
-READS_ITS_SOURCE = re.compile(
-    r"^ *install_config_module\(|^ *@(torch\.)?(_jit_internal\.)?_overload(_method)?\b"
-    r"|^ *@(torch\.)?(jit\.)?script(_if_tracing)?\b",
-    re.MULTILINE,
+# Modules of torch that need their own source: settings, whose comments torch reads, and functions
+# with several signatures. The sources of all others are left out.
+SOURCED_MODULES = (
+    "torch._export.config",
+    "torch._functorch.config",
+    "torch.compiler.config",
+    "torch.distributed.config",
+    "torch.functional",
+    "torch.fx.experimental._config",
+    "torch.nn.functional",
+    "torch.nn.modules.rnn",
 )
 
 # The languages of the window: those that have a catalog.

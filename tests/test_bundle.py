@@ -15,9 +15,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QMimeDatabase
 
 import bundle
-import clean_root
 import contents
 import dev
 import icon_files
@@ -26,6 +26,7 @@ import smoke_frozen
 import start
 import tiny
 from environment import Trouble
+from linux import clean_root
 
 pytestmark = pytest.mark.sweep
 
@@ -58,11 +59,32 @@ RUNS_ON = (
     "chardet",
     "pypdfium2",
 )
+# A desktop that has a viewer for PDF files, and prefers the user's own entries.
+XDG_MIME = """#!/bin/sh
+entry=$HOME/.local/share/applications/tokonoma.desktop
+case "$1 $3" in
+    "query application/pdf") [ -e "$entry" ] && echo tokonoma.desktop || echo viewer.desktop ;;
+    "query text/"*) [ -e "$entry" ] && echo tokonoma.desktop || true ;;
+    "default "*) echo "$2 $3" >>"$HOME/set" ;;
+esac
+"""
 # Script that runs the app with every excluded module unimportable, as in a bundle.
 REFUSING = """
-import importlib, pkgutil, sys
+import importlib, inspect, pkgutil, sys
 from pathlib import Path
 import contents
+
+def recorded(read):
+    def reading(thing):
+        caller = sys._getframe(1).f_globals["__name__"]
+        if caller.startswith("torch."):
+            print("read", thing.__name__ if inspect.ismodule(thing) else thing.__module__)
+        return read(thing)
+    return reading
+
+inspect.getsource, inspect.getsourcelines = (
+    recorded(inspect.getsource), recorded(inspect.getsourcelines)
+)
 
 def refused(name):
     return any(name == one or name.startswith(one + ".") for one in contents.EXCLUDED_MODULES)
@@ -104,6 +126,8 @@ def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path:
     assert ran.returncode == 0, ran.stderr
     assert "generated tokens" in ran.stderr
     assert "The connection to 127.0.0.1 failed: Connection refused." in ran.stdout
+    read = set(re.findall(r"^read (\S+)$", ran.stdout, re.MULTILINE))
+    assert {"torch.nn.functional", "torch.compiler.config"} <= read <= {*contents.SOURCED_MODULES}
 
 
 @pytest.mark.parametrize(
@@ -256,11 +280,40 @@ def test_desktop_entry_and_mime_type_agree() -> None:
     entry = _entry(PACKAGING / "linux" / "tokonoma.desktop")
     kind = ET.parse(PACKAGING / "linux" / "tokonoma.mime.xml").getroot().find(f"{MIME}mime-type")
     assert kind is not None
-    assert entry["MimeType"] == f"{kind.get('type')};"
+    assert entry["MimeType"].startswith(f"{kind.get('type')};"), "install.sh takes it as the first"
     assert entry["Exec"].endswith(" %F"), "the app takes paths"
     assert [glob.get("pattern") for glob in kind.iter(f"{MIME}glob")] == ["*.gguf"]
     assert [match.get("value") for match in kind.iter(f"{MIME}match")] == ["GGUF"]
     assert entry["Icon"] == kind.find(f"{MIME}icon").get("name") == "tokonoma"  # type: ignore[union-attr]
+
+
+def test_open_with_offers_the_same_documents_as_on_windows() -> None:
+    offered = set(_entry(PACKAGING / "linux" / "tokonoma.desktop")["MimeType"].split(";"))
+    listed = (PACKAGING / "windows" / "installer.iss").read_text()
+    endings = set(re.findall(r'SupportedTypes".*ValueName: "(\.\w+)"', listed))
+    assert len(endings) > 20
+    known = QMimeDatabase()
+    for ending in endings:
+        kind = known.mimeTypeForFile(f"x{ending}", QMimeDatabase.MatchMode.MatchExtension)
+        assert offered & {kind.name(), *kind.aliases(), *kind.allAncestors()}, ending
+    assert all(
+        known.mimeTypeForName(name).isValid() for name in offered - {"application/x-gguf", ""}
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
+def test_installing_leaves_documents_to_the_programs_that_open_them(tmp_path: Path) -> None:
+    folder, icons, tools = tmp_path / "bundle", tmp_path / "icons", tmp_path / "tools"
+    for each in (folder, icons, tools):
+        each.mkdir()
+    for side in (16, 24, 32, 48, 64, 128, 256, 512):
+        (icons / f"tokonoma-{side}.png").touch()
+    bundle.add_linux_files(folder, icons)
+    (tools / "xdg-mime").write_text(XDG_MIME)
+    (tools / "xdg-mime").chmod(0o755)
+    path = os.pathsep.join([str(tools), os.environ["PATH"]])
+    _install(folder, tmp_path, PATH=path)
+    assert (tmp_path / "set").read_text().split() == ["viewer.desktop", "application/pdf"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
@@ -359,11 +412,11 @@ def _words(value: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", found[1]).replace("%%", "%"), found[2]]
 
 
-def _install(folder: Path, home: Path, *arguments: str) -> str:
+def _install(folder: Path, home: Path, *arguments: str, **settings: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     ran = subprocess.run(
         [folder / "install.sh", *arguments],
-        env={**kept, "HOME": str(home)},
+        env={**kept, "HOME": str(home), **settings},
         capture_output=True,
         text=True,
         check=False,

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Adds Tokonoma to this user's menu and opens .gguf files with it; nothing is copied but the icons.
+# Adds Tokonoma to this user's menu, opens .gguf files with it, and offers it for documents; nothing is copied but the icons.
 #   ./install.sh             add it (again after the folder was moved)
 #   ./install.sh uninstall   take it away; conversations, models and settings stay
 set -eu
@@ -17,6 +17,26 @@ refresh() { # without these programs the desktop updates its databases later
     command -v gtk-update-icon-cache >/dev/null && gtk-update-icon-cache -q -t -f "$data/icons/hicolor" 2>/dev/null || true
 }
 
+# The document types, of which other programs stay the default: "Open with" offers this one for them.
+documents=$(sed -n 's/^MimeType=application\/x-gguf;//p' "$here/share/applications/tokonoma.desktop" | tr ';' ' ')
+
+defaults() { # one line for each document type that has a default: the type, then the program
+    command -v xdg-mime >/dev/null || return 0
+    for type in $documents; do
+        program=$(xdg-mime query default "$type" 2>/dev/null) || continue
+        case $program in ?*) printf '%s %s\n' "$type" "$program" ;; esac
+    done
+}
+
+restore_defaults() { # $1: what `defaults` said before; an entry of the user's own would rank first
+    now=$(defaults)
+    printf '%s\n' "$1" | while read -r type program; do
+        case $now in *"$type tokonoma.desktop"*)
+            case $program in ''|tokonoma.desktop) ;; *) xdg-mime default "$program" "$type" || true ;; esac ;;
+        esac
+    done
+}
+
 # Quote a path for an Exec line: escape the special characters in double quotes, then escape the
 # backslashes again for the desktop file's string syntax.
 quoted() {
@@ -27,6 +47,7 @@ install_all() {
     case $here in *'
 '*) echo "The folder's name has a line break in it; rename it first." >&2; exit 1 ;; esac
     mkdir -p "$data/applications" "$data/mime/packages" "$bin"
+    before=$(defaults)
     program=$here/tokonoma
     exec_line="Exec=$(quoted "$program") %F"
     {
@@ -50,6 +71,7 @@ install_all() {
         echo "$link is another program and stays as it is." >&2
     fi
     refresh
+    restore_defaults "$before"
     echo "Tokonoma is in the menu, and opens .gguf files. Keep this folder where it is: $here"
 }
 
