@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from app.documents.index_file import OtherVersion, open_index, set_state, transaction
+from app.documents.beside import OfNewer, beside, remove_beside
+from app.documents.index_file import VERSION, OtherVersion, open_index, set_state, transaction
 from app.documents.passages import Span, parts_of, spans
 from app.documents.ranking import by_words, fused, passage_ranges
 from app.documents.terms import folded, name_words, question
@@ -482,11 +483,26 @@ class DocumentIndex:
         for _ in range(3):
             try:
                 if self._database is None:
-                    self._database = open_index(self._path)
+                    self._database = self._opened()
                 return work(self._database)
             except (sqlite3.Error, OSError, OtherVersion) as error:
                 self._recover(error)
         return default
+
+    def _opened(self) -> sqlite3.Connection:
+        """The file; one of a newer version stays, and this version has its own beside it."""
+        try:
+            opened = open_index(self._path)
+        except OfNewer as error:
+            if self._path is None:
+                raise
+            _log.info("the index of documents is of a newer version and stays: %s", error)
+            self._path = beside(self._path, VERSION)
+            self.lost += 1
+            return open_index(self._path)
+        if self._path is not None:
+            remove_beside(self._path)
+        return opened
 
     def _recover(self, error: Exception) -> None:
         """Make a new file in place of a damaged one; go on in memory if none can be written."""

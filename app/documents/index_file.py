@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from app.documents.beside import OfNewer
 from app.documents.terms import TOKENIZER
 
 APPLICATION = 0x546F6B64  # "Tokd" in the file's header
@@ -83,6 +84,8 @@ def open_index(path: Path | None) -> sqlite3.Connection:
             elif base.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
                 raise OtherVersion("it is of another program")
             row = base.execute("SELECT value FROM state WHERE name = 'version'").fetchone()
+            if row and _order(row[0]) > _order(version):
+                raise OfNewer(f"its version is {row[0]}, not {version}")
             if row != (version,):
                 raise OtherVersion(f"its version is {row and row[0]}, not {version}")
         base.execute("CREATE TEMP TABLE wanted (first INTEGER PRIMARY KEY, last INTEGER)")
@@ -91,6 +94,11 @@ def open_index(path: Path | None) -> sqlite3.Connection:
         base.close()
         raise
     return base
+
+
+def _order(version: str) -> list[int]:
+    """The numbers of a version, to compare; empty for damage."""
+    return [int(each) for each in version.replace(".", " ").split() if each.isdecimal()]
 
 
 @contextmanager

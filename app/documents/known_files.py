@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from app.documents.beside import OfNewer, beside, remove_beside
 from app.documents.index_file import transaction
 from app.domain.collection import CollectionFile, FileState
 from app.domain.documents import PageUnit
@@ -103,7 +104,7 @@ class KnownFiles:
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             try:
-                self._database = self._opened(self._path)
+                self._database = self._opened_here()
             except (sqlite3.Error, OSError) as error:
                 _log.warning("the files of collections are not kept: %s", error)
                 self._remove()
@@ -112,6 +113,16 @@ class KnownFiles:
                 except (sqlite3.Error, OSError):
                     self._database = self._opened(None)
         return self._database
+
+    def _opened_here(self) -> sqlite3.Connection:
+        """The file; one of a newer version stays, and this version has its own beside it."""
+        try:
+            opened = self._opened(self._path)
+        except OfNewer:
+            self._path = beside(self._path, self._version)
+            return self._opened(self._path)
+        remove_beside(self._path)
+        return opened
 
     def _opened(self, path: Path | None) -> sqlite3.Connection:
         if path is not None:
@@ -122,7 +133,10 @@ class KnownFiles:
             base.execute("PRAGMA journal_mode = WAL").fetchall()
             base.execute("PRAGMA synchronous = NORMAL")
             base.execute("PRAGMA secure_delete = ON").fetchall()
-            if base.execute("PRAGMA user_version").fetchone()[0] != self._version:
+            version = base.execute("PRAGMA user_version").fetchone()[0]
+            if version > self._version:
+                raise OfNewer
+            if version != self._version:
                 with transaction(base):
                     base.execute("DROP TABLE IF EXISTS file")
                     base.execute(_SCHEMA)

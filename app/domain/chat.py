@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings
+
+_NOTHING = MappingProxyType[str, Any]({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Preset:
     greeting: str = ""  # the first message of a new chat, by the model
     greetings: tuple[str, ...] = ()  # other ones: versions of that message
     hidden: bool = False  # one of the app that the user deleted
+    unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # keys of a newer version
 
     @property
     def built_in(self) -> bool:

@@ -15,7 +15,8 @@ Only "format" and "name" are required. A file has no "model", no "adapters" and 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import Any, cast
 
 from app.domain.chat import Preset
@@ -34,6 +35,7 @@ FORMAT = "tokonoma preset"
 VERSION = 1
 LOCAL_PARTS = frozenset(("model", "adapters", "collections"))  # that name files of this computer
 MOST_CHARACTERS = 1_000_000  # of instructions or a greeting; longer ones fill any model's context
+_KEYS = {each.name for each in fields(Preset)} | {"format", "version"}
 _MOST_NAME = 200
 _MOST_GREETINGS = 100
 
@@ -72,7 +74,7 @@ def shared(preset: Preset) -> Preset:
     """A preset as it is in a file: with the settings of its parts only, and no paths in them."""
     parts = preset.parts - LOCAL_PARTS
     settings = with_parts(NO_SETTINGS, preset.settings, parts)
-    return made(replace(preset, parts=parts, settings=settings, hidden=False))
+    return made(replace(preset, parts=parts, settings=settings, hidden=False, unknown={}))
 
 
 def preset_from_chat(id: int, name: str, settings: ChatSettings) -> Preset:
@@ -124,7 +126,8 @@ def _values(preset: Preset) -> dict[str, Any]:
         "hidden": preset.hidden,
     }
     always = ("parts", "settings")
-    return {name: value for name, value in values.items() if value or name in always}
+    kept = {name: value for name, value in values.items() if value or name in always}
+    return {**preset.unknown, **kept}
 
 
 def _preset_from(id: int, name: str, values: dict[str, object]) -> Preset:
@@ -139,6 +142,7 @@ def _preset_from(id: int, name: str, values: dict[str, object]) -> Preset:
         _text(values.get("greeting")),
         tuple(text[:MOST_CHARACTERS] for text in others[:_MOST_GREETINGS]),
         values.get("hidden") is True,
+        MappingProxyType({name: value for name, value in values.items() if name not in _KEYS}),
     )
 
 

@@ -1,7 +1,7 @@
 """Journal of the download queue: writes and reads `downloads.json`, which may be damaged.
 
 Progress is stored in the sidecar of each partial file, so a lost journal loses only the order: a
-partial file without a row is listed again, paused.
+partial file without a row is listed again, paused. So it is where a newer version wrote the journal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _KEPT = (Phase.PAUSED, Phase.FAILED)
 
 
 def write_queue(folder: Path, entries: Iterable[Entry]) -> None:
-    """Write the unfinished downloads; raises OSError."""
+    """Write the unfinished downloads; raises OSError. The file of a newer version stays as it is."""
+    if _is_newer(_content(folder / NAME)):
+        return
     rows = [_row(folder, entry) for entry in entries if entry.phase is not Phase.DONE]
     if not rows and not (folder / NAME).exists():
         return
@@ -64,13 +66,24 @@ def _row(folder: Path, entry: Entry) -> dict[str, object]:
     }
 
 
-def _rows(path: Path) -> list[dict[str, object]]:
+def _content(path: Path) -> dict[str, object]:
     try:
         stored: object = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return []
-    rows = cast("dict[str, object]", stored).get("downloads") if isinstance(stored, dict) else None
-    if not isinstance(rows, list):
+        return {}
+    return cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
+
+
+def _is_newer(content: dict[str, object]) -> bool:
+    """Whether a newer version of the app wrote the journal, in a form that is not known here."""
+    version = content.get("version")
+    return type(version) is int and version > _VERSION
+
+
+def _rows(path: Path) -> list[dict[str, object]]:
+    content = _content(path)
+    rows = content.get("downloads")
+    if _is_newer(content) or not isinstance(rows, list):
         return []
     listed = cast("list[object]", rows)
     return [cast("dict[str, object]", row) for row in listed if isinstance(row, dict)]

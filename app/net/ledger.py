@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ class Purpose(Enum):
     ANSWERS = "answers"  # by an engine elsewhere
     MODELS = "models"  # the list of an engine elsewhere, or a test of the connection
     DISCOVERY = "discovery"  # of engines on this machine
+    UPDATE = "update"  # whether there is a newer version of the app, or its package
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Contact:
 
 
 Key = tuple[str, int, Purpose]
+_FIELDS = frozenset(each.name for each in fields(Contact))
 
 
 class Ledger:
@@ -58,6 +60,7 @@ class Ledger:
         self._now = now
         self._path: Path | None = None
         self._contacts: dict[Key, Contact] = {}
+        self._others: list[object] = []  # rows with a purpose of a newer version
         self._guard = threading.Lock()
         self._writing = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -68,9 +71,11 @@ class Ledger:
             self._path = path
             stored: object = json_file.read(path).get("contacts")
             rows = cast("list[object]", stored) if isinstance(stored, list) else []
-            for contact in map(_contact, rows):
-                if contact is not None:
+            for row in rows:
+                if (contact := _contact(row)) is not None:
                     self._add(contact)
+                elif _is_of_newer(row):
+                    self._others.append(row)
 
     def all(self) -> tuple[Contact, ...]:
         """Every contact, the latest first."""
@@ -90,6 +95,7 @@ class Ledger:
         """Forget all contacts."""
         with self._guard:
             self._contacts.clear()
+            self._others.clear()
             self._schedule()
 
     def close(self) -> None:
@@ -124,6 +130,7 @@ class Ledger:
                     {**asdict(each), "purpose": each.purpose.value}
                     for each in self._contacts.values()
                 ]
+                rows = [*rows, *self._others]
             if path is None:
                 return
             try:
@@ -144,9 +151,19 @@ def _sum(known: Contact, more: Contact) -> Contact:
     )
 
 
+def _is_of_newer(row: object) -> bool:
+    """Whether a row has a purpose that only a newer version knows."""
+    match row:
+        case {"host": str(), "purpose": str(purpose)}:
+            return purpose not in {each.value for each in Purpose}
+        case _:
+            return False
+
+
 def _contact(row: object) -> Contact | None:
     """One row of the file; None when it is damaged."""
-    values = dict(cast("dict[str, Any]", row)) if isinstance(row, dict) else {}
+    stored = cast("dict[str, Any]", row) if isinstance(row, dict) else {}
+    values = {name: value for name, value in stored.items() if name in _FIELDS}
     try:
         purpose = Purpose(values.pop("purpose", None))
         contact = Contact(purpose=purpose, **values)

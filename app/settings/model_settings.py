@@ -55,19 +55,21 @@ def file() -> Path:
 
 def load(path: Path) -> dict[Path, ModelDefaults]:
     """Read the settings of every model; values outside their range are skipped."""
-    stored: object = json_file.read(path).get("defaults")
-    if not isinstance(stored, dict):
-        return {}
-    models = cast("dict[str, object]", stored)
-    found = {Path(name): _fit(values) for name, values in models.items()}
+    found = {Path(name): _fit(values) for name, values in _stored_models(path).items()}
     return {model: values for model, values in found.items() if values != AS_IN_SETTINGS}
 
 
 def save(path: Path, defaults: Mapping[Path, ModelDefaults]) -> None:
-    """Write the settings of every model. Raises `JsonFileError`."""
+    """Write the settings of every model; what only a newer version knows of them is kept.
+
+    Raises `JsonFileError`.
+    """
     kept = {
-        str(model): _plain(values) for model, values in defaults.items() if values != AS_IN_SETTINGS
+        model: more for model, values in _stored_models(path).items() if (more := _more(values))
     }
+    for model, values in defaults.items():
+        if values != AS_IN_SETTINGS:
+            kept[str(model)] = kept.get(str(model), {}) | _plain(values)
     json_file.write(path, {"defaults": kept})
 
 
@@ -97,6 +99,18 @@ def in_settings(settings: Settings, own_cache: CacheType | None = None) -> Model
 def fits(name: str, value: float) -> bool:
     """Whether a number is in the range of its setting."""
     return SETTINGS[name].low <= value <= SETTINGS[name].high
+
+
+def _stored_models(path: Path) -> dict[str, object]:
+    """The values of every model as they are in the file, not validated."""
+    stored: object = json_file.read(path).get("defaults")
+    return cast("dict[str, object]", stored) if isinstance(stored, dict) else {}
+
+
+def _more(stored: object) -> dict[str, Any]:
+    """The values of one model that this version does not know."""
+    values = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+    return {name: value for name, value in values.items() if _fit({name: value}) == AS_IN_SETTINGS}
 
 
 def _plain(values: ModelDefaults) -> dict[str, Any]:

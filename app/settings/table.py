@@ -1,7 +1,7 @@
 """The table of settings (name, type, default, unit, help, range), and loading and saving them.
 
 The table is the `Settings` class, so each setting is defined once. An invalid value becomes the
-default; keys of a newer version stay in the file; a file that is not JSON is renamed.
+default; keys and values of a newer version stay in the file; a file that is not JSON is renamed.
 """
 
 from __future__ import annotations
@@ -487,11 +487,20 @@ def load(path: Path) -> Settings:
 def save(path: Path, settings: Settings) -> None:
     """Save the settings with an atomic replace.
 
-    Keys unknown to this version stay in the file. Raises `SettingsError`.
+    Keys unknown to this version stay in the file, and values that only a newer one knows, until
+    they are changed. Raises `SettingsError`.
     """
     try:
         own = [name for name in SAMPLING if is_own(settings, name)]
-        json_file.write(path, asdict(with_own(settings, *own)))
+        stored, usual = json_file.read(path), asdict(Settings())
+        values = {
+            name: value
+            for name, value in asdict(with_own(settings, *own)).items()
+            if value != usual[name]
+            or name not in stored
+            or fit(stored[name], usual[name], SETTINGS[name]) is not None
+        }
+        json_file.write(path, values)
     except json_file.JsonFileError as error:
         text = tr("The settings could not be saved. {reason}", reason=error)
         raise SettingsError(text, error.remedy) from error

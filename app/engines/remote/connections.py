@@ -25,6 +25,7 @@ from app.system import json_file
 HIDDEN = "••••"  # stands for the value of a secret header, which is not shown
 _VERSION = 1  # of the file; a new key needs no new version
 _KNOWN = {each.name for each in fields(Connection)} - {"unknown"}
+_KINDS = tuple(each.value for each in ServerKind)
 _MODEL_TYPES = get_type_hints(RemoteModel)
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class ConnectionStore:
         self._file, self._keys = file, keys
         self._guard = threading.RLock()
         self._connections: dict[str, Connection] | None = None
+        self._unread: list[object] = []  # rows of a form that only a newer version knows
 
     def all(self) -> tuple[Connection, ...]:
         """The connections, in the order they were made."""
@@ -133,6 +135,7 @@ class ConnectionStore:
             if self._connections is None:
                 rows = rows_of(json_file.read(self._file).get("connections"))
                 found = [each for each in map(_connection, rows) if each is not None]
+                self._unread = [row for row in rows if object_of(row) and _connection(row) is None]
                 self._connections = {each.id: each for each in found}
             return self._connections
 
@@ -147,7 +150,7 @@ class ConnectionStore:
 
     def _write(self, connections: dict[str, Connection]) -> None:
         rows = [_row(each) for each in connections.values()]
-        json_file.write(self._file, {"version": _VERSION, "connections": rows})
+        json_file.write(self._file, {"version": _VERSION, "connections": [*rows, *self._unread]})
         self._connections = connections
 
 
@@ -163,7 +166,7 @@ def _row(connection: Connection) -> dict[str, Any]:
         "name": connection.name,
         "address": connection.address,
         "headers": [list(each) for each in connection.headers],
-        "kind": connection.kind.value,
+        "kind": connection.unknown.get("kind", connection.kind.value),
         "has_key": connection.has_key,
         "secret_headers": list(connection.secret_headers),
         "models": [_model_row(each) for each in connection.models],
@@ -200,7 +203,13 @@ def _connection(row: object) -> Connection | None:
         _texts(values.get("named")),
         text_of(values.get("consent")),
         values.get("deleted") is True,
-        MappingProxyType({name: value for name, value in values.items() if name not in _KNOWN}),
+        MappingProxyType(
+            {
+                name: value
+                for name, value in values.items()
+                if name not in _KNOWN or (name == "kind" and text_of(kind) not in ("", *_KINDS))
+            }
+        ),
     )
 
 

@@ -113,7 +113,7 @@ class KeyStore:
             return NO_CREDENTIALS
         if connection.id not in self._read:
             text = self._filed().get(connection.id)
-            if text is None:
+            if not isinstance(text, str):
                 try:
                     text = self._ask(lambda ring: ring.get_password(_SERVICE, connection.id))
                 except NoKeyring as error:
@@ -169,21 +169,20 @@ class KeyStore:
             raise NoKeyring(errors[0])
         return results[0]
 
-    def _filed(self) -> dict[str, str]:
+    def _filed(self) -> dict[str, object]:
         """The entries of the file, which is made private if others could read it."""
         if os.name != "nt":
             with contextlib.suppress(OSError):
                 if stat.S_IMODE(self._file.stat().st_mode) & 0o077:
                     self._file.chmod(0o600)
-        stored = json_file.read(self._file)
-        return {id: text for id, text in stored.items() if isinstance(text, str)}
+        return json_file.read(self._file)
 
     def _unfile(self, id: str) -> None:
         entries = self._filed()
         if entries.pop(id, None) is not None:
             self._write(entries)
 
-    def _write(self, entries: dict[str, str]) -> None:
+    def _write(self, entries: dict[str, object]) -> None:
         """Replace the file; only the user can read it, also while it is written."""
         json_file.replace(self._file, dict(entries))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.errors import SnapshotError
+from engine.errors import Fault, FaultKind, SnapshotError
 from engine.machine.file_lock import try_lock
 
 Checkpoint = Callable[[], None]
@@ -28,6 +28,15 @@ class Damaged(SnapshotError):
         self, message: str = "The saved session is damaged.", remedy: str = REPROCESS
     ) -> None:
         super().__init__(message, remedy)
+
+
+class NewerVersion(SnapshotError):
+    """The file is of a newer version of the app, for which it is kept."""
+
+    def __init__(self) -> None:
+        fault = Fault(FaultKind.SAVED_VERSION)
+        message = "The session was saved by a newer version of the app."
+        super().__init__(message, REPROCESS, fault)
 
 
 def no_checkpoint() -> None:

@@ -141,6 +141,8 @@ class Sweep:
         """`sequences` are all in the folder, most recently used first."""
         self._sequences = list(sequences)
         self._total = sum(saved.file_bytes for saved in sequences)
+        # What a newer version of the app saved names pages that are not known here.
+        self._knows_pages = not any(saved.is_newer for saved in sequences)
         self._named = Counter(page.name for saved in sequences for page in saved.pages)
         self._needed = Counter(part for saved in sequences for part in _parts(saved))
         self._files: dict[str, dict[int, tuple[Path, int]]] = {}  # by page name and group
@@ -160,13 +162,16 @@ class Sweep:
         return self._total
 
     def remove_unreferenced(self, checkpoint: Checkpoint = no_checkpoint) -> int:
-        """Delete pages no sequence has, and files of crashed writers; returns the bytes freed."""
+        """Delete pages no sequence has, and files of crashed writers; returns the bytes freed.
+
+        While there are sequences of a newer version of the app, no pages are deleted.
+        """
         freed = 0
         for path in self._unfinished:
             checkpoint()
             freed += remove(path) or 0
         before = self._total
-        for name in [name for name in self._files if not self._named[name]]:
+        for name in [name for name in self._files if self._knows_pages and not self._named[name]]:
             checkpoint()
             self._remove_parts(name, list(self._files[name]))
         return freed + before - self._total

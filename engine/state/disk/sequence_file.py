@@ -24,7 +24,7 @@ from typing import Any, TypeGuard, cast
 from engine.errors import Fault, FaultKind, SnapshotError
 from engine.machine import disk_files
 from engine.state.disk import page_file
-from engine.state.disk.atomic import REPROCESS, Damaged, unreadable
+from engine.state.disk.atomic import REPROCESS, Damaged, NewerVersion, unreadable
 from engine.state.disk.page_file import Page, StateKey, pages_of
 
 SUFFIX = ".sequence"
@@ -66,6 +66,11 @@ class SavedSequence:
             for group, size in enumerate(self.key.page_bytes)
             if held >> group & 1
         )
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version of the app saved it, so that its pages are not known."""
+        return isinstance(self.fault, NewerVersion)
 
     def belongs_to(self, conversation: str) -> bool:
         """Whether it was saved for this conversation."""
@@ -213,10 +218,12 @@ def _parsed(path: Path, whole: bytes, used_ns: int) -> SavedSequence:
 def _check_version(version: object) -> None:
     """Raise SnapshotError for a file of another format version."""
     if version != VERSION:
-        newer = type(version) is int and version > VERSION
-        age = "a newer" if newer else "an older"
+        if type(version) is int and version > VERSION:
+            raise NewerVersion
         fault = Fault(FaultKind.SAVED_VERSION)
-        raise SnapshotError(f"The session was saved by {age} version of the app.", REPROCESS, fault)
+        raise SnapshotError(
+            "The session was saved by an older version of the app.", REPROCESS, fault
+        )
 
 
 def _key(value: object) -> StateKey:

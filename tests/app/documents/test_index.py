@@ -414,7 +414,7 @@ def change(statement: str):
         damage_header,
         damage_middle,
         truncate,
-        change("UPDATE state SET value = '99 99'"),
+        change("UPDATE state SET value = '1 99'"),
         change("PRAGMA application_id = 7"),
         change("DROP TABLE passage"),
         change("DELETE FROM words_data WHERE id > 10"),
