@@ -401,6 +401,8 @@ def purpose_words(purpose: Purpose) -> str:
             return tr("to search for models")
         case Purpose.DOWNLOAD:
             return tr("to download models")
+        case Purpose.GPU_SUPPORT:
+            return tr("to download GPU support")
         case Purpose.PROXY:
             return tr("your proxy, which passes connections on")
         case Purpose.ANSWERS:

@@ -15,22 +15,34 @@ import random
 import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from app.downloads.partial import Part, delete_part, hash_file, part_path, read_part, sidecar_path
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
+from app.net.ledger import Purpose
 from app.system.byte_size import size
 from app.system.json_file import replace_file
 from app.system.translation import sentences, tr
 from engine import disk_files
 
-MAGIC = b"GGUF"
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _UNSATISFIED = re.compile(r"bytes \*/(\d+)")
 _LONGEST_WAIT = 300.0  # seconds; limit for Retry-After
 _SCAN_SECONDS = 60.0  # for a virus scanner that reads the finished file before it gets its name
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of file: how one begins, and what it is downloaded for."""
+
+    magic: bytes
+    purpose: Purpose
+
+
+MODEL = FileKind(b"GGUF", Purpose.DOWNLOAD)
+PACKAGE = FileKind(b"PK\x03\x04", Purpose.GPU_SUPPORT)  # a wheel is a ZIP file
 
 
 class _InvalidResponse(Exception):
@@ -47,6 +59,7 @@ class FileDownload:
         *,
         size_bytes: int = 0,
         sha256: str = "",
+        kind: FileKind = MODEL,
         proxy: str = "",
         limits: Limits | None = None,
         report: Callable[[Phase, str], None] = lambda phase, note: None,
@@ -63,6 +76,7 @@ class FileDownload:
         self.done_bytes = 0
         self.received_bytes = 0  # from the network by this object, repeated bytes included
         self.note = ""
+        self._kind = kind
         self._proxy = proxy
         self._limits = limits or Limits()
         self._report = report
@@ -187,6 +201,7 @@ class FileDownload:
             proxy=self._proxy,
             stall_seconds=self._limits.stall_seconds,
             cancellation=self._stop,
+            purpose=self._kind.purpose,
         )
         try:
             self._check_stop()
@@ -334,8 +349,8 @@ class FileDownload:
     def _refusal(self, piece: bytes, response: Response) -> Exception | None:
         """Why a chunk, and with it the whole part, is not of the wanted file."""
         self.received_bytes += len(piece)
-        if not self.done_bytes and not piece.startswith(MAGIC[: len(piece)]):
-            return _not_a_model(response)
+        if not self.done_bytes and not piece.startswith(self._kind.magic[: len(piece)]):
+            return _other_file(response, self._kind)
         if self.size_bytes and self.done_bytes + len(piece) > self.size_bytes:
             return _InvalidResponse(
                 tr("{host} sent more than {size} bytes.", host=response.host, size=self.size_bytes)
@@ -392,12 +407,14 @@ class FileDownload:
                 return
             raise DownloadError(
                 tr("The downloaded file is damaged or was replaced (its SHA-256 differs)."),
-                tr("It was deleted. Try again later, or choose another file."),
+                tr("It was deleted. Try again later, or choose another file.")
+                if self._kind is MODEL
+                else tr("It was deleted. Try again later."),
             )
         with self._part.open("rb+") as file:
-            magic = file.read(len(MAGIC))
+            magic = file.read(len(self._kind.magic))
             os.fsync(file.fileno())
-        if magic != MAGIC:
+        if magic != self._kind.magic:
             self._restart()
             raise DownloadError(
                 tr("The downloaded file is not a model file (GGUF)."),
@@ -417,7 +434,15 @@ class FileDownload:
             raise Stopped
 
 
-def _not_a_model(response: Response) -> DownloadError:
+def _other_file(response: Response, kind: FileKind) -> DownloadError:
+    """The error of a response that begins as no such file does."""
+    if kind is not MODEL:
+        return DownloadError(
+            tr("{host} sent something else than the file.", host=response.host),
+            tr(
+                "A sign-in page or a filter may have answered. Check your connection, then try again."
+            ),
+        )
     page = response.header("Content-Type").split(";")[0].strip().lower() == "text/html"
     remedy = tr("Open the link in your browser to see what it requires, or choose another file.")
     if page:

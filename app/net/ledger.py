@@ -27,6 +27,7 @@ class Purpose(Enum):
 
     SEARCH = "search"  # for models, on the model server
     DOWNLOAD = "download"  # of a model
+    GPU_SUPPORT = "gpu support"  # download of its packages
     PROXY = "proxy"  # that passes connections on
     ANSWERS = "answers"  # by an engine elsewhere
     MODELS = "models"  # the list of an engine elsewhere, or a test of the connection

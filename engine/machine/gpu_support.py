@@ -30,6 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
+from engine.machine import disk_files
 from engine.machine.gpu_wheels import read_list
 from engine.machine.nvidia import NvidiaGPU, nvidia_gpus, version_of
 
@@ -171,14 +172,14 @@ def activate(folder: Path, name: str) -> None:
 
 def deactivate(folder: Path) -> None:
     """Use no folder from the next start on. Raises OSError."""
-    (folder / _ACTIVE).unlink(missing_ok=True)
+    disk_files.delete(folder / _ACTIVE)
     forget_failure(folder)
 
 
 def forget_failure(folder: Path) -> None:
     """Try the folder again at the next start. Raises OSError."""
     for name in (_LOADING, _TRIED):
-        (folder / name).unlink(missing_ok=True)
+        disk_files.delete(folder / name)
 
 
 def active_name(folder: Path) -> str:
@@ -309,7 +310,7 @@ def _missing(place: Path, libraries: object) -> str:
         return _ACTIVE
     for name, size in cast("dict[str, object]", libraries).items():
         try:
-            if (place / name).stat().st_size != size:
+            if os.stat(disk_files.system_path(place / name)).st_size != size:
                 return name
         except OSError:
             return name
@@ -343,13 +344,13 @@ def _words(error: BaseException) -> str:
 
 def _unmark(folder: Path) -> None:
     with suppress(OSError):
-        (folder / _LOADING).unlink(missing_ok=True)
+        disk_files.delete(folder / _LOADING)
 
 
 def _read(path: Path) -> dict[str, Any]:
     """A JSON object; empty when there is none."""
     try:
-        stored: object = json.loads(path.read_bytes())
+        stored: object = json.loads(disk_files.read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
@@ -365,9 +366,6 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
 
 def _replace(path: Path, values: Mapping[str, object]) -> None:
     """Atomically write a JSON file. Raises OSError."""
-    fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
-        file.write(json.dumps(values, indent=1).encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    text = json.dumps(values, indent=1).encode("ascii")
+    disk_files.write(path, [text], temporary=f"{path.name}.new")
+    disk_files.sync_folder(path.parent)

@@ -76,9 +76,9 @@ def wheel(name: str, version: str, files: Mapping[str, str | bytes]) -> tuple[st
     return f"{name}-{version}-py3-none-any.whl", made.getvalue()
 
 
-def wheels(**changed: str | bytes) -> dict[str, bytes]:
-    """The wheels by file name; `changed` replaces files of torch: "torch__cuda.py"."""
-    files = FILES | {path.replace("__", "/", 1): text for path, text in changed.items()}
+def wheels(changed: Mapping[str, str] | None = None) -> dict[str, bytes]:
+    """The wheels by file name; `changed` are other files of torch."""
+    files = FILES | (changed or {})
     return dict([wheel("torch", VERSION, files), wheel("triton", "3.7.1", TRITON)])
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ print(json.dumps([torch.__version__, before, status.use.value, status.detail]))
 class Installed:
     """GPU support that is unpacked and active, beside a program with its own torch."""
 
-    def __init__(self, folder: Path, **changed: str) -> None:
+    def __init__(self, folder: Path, changed: Mapping[str, str] | None = None) -> None:
         self.folder = folder / "dåta ユーザー" / "gpu"
         self.own = folder / "own"
         unpack(self.own, {"torch/__init__.py": OWN, "torch/version.py": "cuda = None\n"})
@@ -44,8 +45,7 @@ class Installed:
         wanted = read_gpu_wheels(self.list)
         assert wanted is not None
         self.name = wanted.name
-        files = FILES | {path.replace("__", "/", 1): text for path, text in changed.items()}
-        unpack(self.folder / self.name, files)
+        unpack(self.folder / self.name, FILES | (changed or {}))
         gpu_support.activate(self.folder, self.name)
 
     def run(self, *words: str, list: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -106,7 +106,7 @@ def test_without_a_gpu_the_own_torch_is_used(installed: Installed) -> None:
 
 
 def test_packages_of_another_release_are_not_used(installed: Installed, tmp_path: Path) -> None:
-    other = write_list(tmp_path / "other.json", wheels(torch__cuda=CUDA + "\n"))
+    other = write_list(tmp_path / "other.json", wheels({"torch/cuda.py": CUDA + "\n"}))
     version, _, use, detail = installed.start(list=other)
     assert (version, use, detail) == ("2.13.0+cpu", "other version", installed.name)
     none = tmp_path / "none.json"
@@ -147,7 +147,7 @@ def test_a_crash_while_loading_is_not_repeated(installed: Installed) -> None:
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="the numbers of signals")
 def test_what_does_not_work_shows_in_its_trial(tmp_path: Path, code: str, reason: str) -> None:
-    broken = Installed(tmp_path, **{"torch____init__.py": code})
+    broken = Installed(tmp_path, {"torch/__init__.py": code})
     for _ in range(2):
         version, _, use, detail = broken.start()
         assert (version, use) == ("2.13.0+cpu", "failed")
