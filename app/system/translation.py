@@ -19,9 +19,21 @@ from app.system import paths
 DOMAIN = "tokonoma"  # of the catalogs: resources/locale/<language>/LC_MESSAGES/<DOMAIN>.po
 ENGLISH = "en"  # has no catalog
 # The languages with a catalog, by their own names.
-LANGUAGES = {ENGLISH: "English", "ar": "العربية", "de": "Deutsch", "zh_CN": "简体中文"}
+LANGUAGES = {
+    ENGLISH: "English",
+    "ar": "العربية",
+    "de": "Deutsch",
+    "es": "Español",
+    "zh_CN": "简体中文",
+}
 # Their English names, as a model is told them.
-_ENGLISH_NAMES = {ENGLISH: "English", "ar": "Arabic", "de": "German", "zh_CN": "Chinese"}
+_ENGLISH_NAMES = {
+    ENGLISH: "English",
+    "ar": "Arabic",
+    "de": "German",
+    "es": "Spanish",
+    "zh_CN": "Chinese",
+}
 _TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans
 _MOST_DECIMALS = 6
 # The end of a sentence whose last mark has its own space after it: a Chinese full stop, exclamation
