@@ -24,6 +24,7 @@ LANGUAGES = {
     "ar": "العربية",
     "de": "Deutsch",
     "es": "Español",
+    "ru": "Русский",
     "zh_CN": "简体中文",
 }
 # Their English names, as a model is told them.
@@ -32,6 +33,7 @@ _ENGLISH_NAMES = {
     "ar": "Arabic",
     "de": "German",
     "es": "Spanish",
+    "ru": "Russian",
     "zh_CN": "Chinese",
 }
 _TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans

@@ -138,7 +138,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Render every screen to build/shots.")
     parser.add_argument("scenes", nargs="*", help="only these")
     parser.add_argument("--scale", help="only the pictures at this scale: 1.5, 2")
-    parser.add_argument("--language", help="of the window: de, zh_CN, ar", default="")
+    parser.add_argument("--language", help="of the window, such as de", default="")
     parser.add_argument("--theme", choices=("light", "dark", "high contrast"), help="only this one")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
