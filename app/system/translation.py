@@ -24,6 +24,7 @@ LANGUAGES = {
     "ar": "العربية",
     "de": "Deutsch",
     "es": "Español",
+    "pt_BR": "Português (Brasil)",
     "ru": "Русский",
     "zh_CN": "简体中文",
 }
@@ -33,6 +34,7 @@ _ENGLISH_NAMES = {
     "ar": "Arabic",
     "de": "German",
     "es": "Spanish",
+    "pt_BR": "Portuguese",
     "ru": "Russian",
     "zh_CN": "Chinese",
 }
