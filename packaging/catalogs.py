@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "resources" / "locale"
 TEMPLATE = FOLDER / "tokonoma.pot"
 WIDTH = 100  # characters of a line
+# The languages of a release; each translates every string.
+LANGUAGES = ("ar", "de", "es", "fr", "ja", "ko", "pt_BR", "ru", "zh_CN")
 Key = str | tuple[str, str]  # a string, or its singular and plural
 
 
@@ -131,6 +133,18 @@ def is_current() -> bool:
     return TEMPLATE.is_file() and keys(read(TEMPLATE)) == keys(extracted())
 
 
+def incomplete() -> list[str]:
+    """A line for each language of a release that has no catalog, or one with gaps."""
+    there = languages()
+    lines = [f"There is no catalog of {name}." for name in LANGUAGES if name not in there]
+    gaps = {name: lacking(name) for name in LANGUAGES if name in there}
+    return lines + [
+        f"{name} lacks {len(found)} strings, the first {found[0].id!r}."
+        for name, found in gaps.items()
+        if found
+    ]
+
+
 def summary() -> str:
     """How many strings there are, and how many each language lacks."""
     counts = ", ".join(f"{language} lacks {len(lacking(language))}" for language in languages())
@@ -141,6 +155,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="catalogs.py")
     parser.add_argument("--check", action="store_true", help="only compare, write nothing")
+    parser.add_argument(
+        "--complete", action="store_true", help="also fail where a translation is missing"
+    )
     parser.add_argument("--language", choices=languages(), help="print what this one lacks")
     options = parser.parse_args(arguments)
     try:
@@ -148,12 +165,15 @@ def main(arguments: Sequence[str]) -> int:
             for message in lacking(options.language):
                 files = " ".join(file for file, _ in message.locations)
                 print(f"{files}: {message.id!r}")
-        elif not options.check:
+        elif not (options.check or options.complete):
             update()
         elif not is_current():
             print("The catalogs are not those of the sources: run `packaging/dev.py words`.")
             return 1
         print(summary())
+        if options.complete and (lines := incomplete()):
+            print("\n".join(["A release is translated into all its languages.", *lines]))
+            return 1
     except Clash as clash:
         print(clash, file=sys.stderr)
         return 1

@@ -30,6 +30,7 @@ import file_map
 import native
 import packages
 import qt_libraries
+import release
 import smoke_frozen
 import wheels
 import window_texts
@@ -162,6 +163,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     packing.add_argument(
         "--bundle", type=Path, help="folder of a bundle to use instead of building one"
+    )
+    releasing = add("release", make_release, "Make all packages of this version, and their page.")
+    releasing.add_argument("--out", type=Path, default=release.FOLDER, help="folder to write")
+    releasing.add_argument(
+        "--try", type=Path, dest="roots", metavar="FOLDER", help="as for the command package"
     )
     parsed = list(arguments)
     passed = parsed[parsed.index("--") + 1 :] if "--" in parsed else []
@@ -329,6 +335,14 @@ def make_packages(options: argparse.Namespace) -> int:
     files = packages.make(options.formats, program, options.out.absolute())
     if options.roots is not None:
         trial.main(files, options.roots.absolute(), options.out.absolute())
+    return 0
+
+
+def make_release(options: argparse.Namespace) -> int:
+    """Make the release of this version and print its folder."""
+    _set_up()
+    roots = options.roots.absolute() if options.roots else None
+    say(f"The release is in {release.make(options.out.absolute(), roots)}.")
     return 0
 
 

@@ -7,6 +7,7 @@ packages and in dpkg's database.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "packaging" / "texts"
@@ -48,6 +50,9 @@ class Component:
     version: str
     licence: str
     texts: tuple[tuple[Path, str], ...]
+    kind: str = "library"  # as CycloneDX names it
+    origin: str = ""  # its address in a package index, as a package URL
+    sha256: str = ""  # of a part that is one file
 
 
 def components(sources: Iterable[Path]) -> list[Component]:
@@ -55,11 +60,15 @@ def components(sources: Iterable[Path]) -> list[Component]:
     owners = _files_of_distributions()
     distributions: dict[str, metadata.Distribution] = {"pyinstaller": _pyinstaller()}
     others: list[Path] = []
+    model: Path | None = None
     for source in sources:
+        if source.suffix == ".gguf":
+            model = source
+            continue
         owner = owners.get(_real(source))
         if owner is not None:
             distributions[_normal(owner.name)] = owner
-        elif not (_is_python(source) or source.is_relative_to(ROOT) or source.suffix == ".gguf"):
+        elif not (_is_python(source) or source.is_relative_to(ROOT)):
             others.append(source)
     system, rest = of_system(others)
     unowned = [path for path in rest if not path.is_relative_to(sys.base_prefix)]
@@ -69,7 +78,7 @@ def components(sources: Iterable[Path]) -> list[Component]:
             "Leave it out in packaging/contents.py, or build on a system where a package owns it."
         )
     parts = [of_distribution(each) for each in distributions.values()]
-    parts += [_of_python(), _own(), _starter(), *_fonts(), *system]
+    parts += [_of_python(), _own(), _starter(model), *_fonts(), *system]
     return sorted(parts, key=lambda part: part.name.lower())
 
 
@@ -97,7 +106,8 @@ def of_distribution(distribution: metadata.Distribution) -> Component:
             )
         licence = known[0]
         texts += [(path, path.name) for path in known[1]]
-    return Component(name, distribution.version, licence, tuple(texts))
+    origin = f"pkg:pypi/{_normal(name)}@{quote(distribution.version)}"
+    return Component(name, distribution.version, licence, tuple(texts), origin=origin)
 
 
 def of_system(paths: Iterable[Path]) -> tuple[list[Component], list[Path]]:
@@ -189,7 +199,9 @@ def _of_python() -> Component:
             f"This Python has no licence text: none of {', '.join(map(str, places))} exists. "
             "Build with a Python that includes it."
         )
-    return Component("Python", platform.python_version(), "PSF-2.0", ((text, "LICENSE.txt"),))
+    number = platform.python_version()
+    texts = ((text, "LICENSE.txt"),)
+    return Component("Python", number, "PSF-2.0", texts, "platform", f"pkg:generic/python@{number}")
 
 
 def _own() -> Component:
@@ -199,9 +211,11 @@ def _own() -> Component:
     return Component("Tokonoma", version[1], "Apache-2.0", ((APACHE, "LICENSE"),))
 
 
-def _starter() -> Component:
+def _starter(model: Path | None) -> Component:
     name = "SmolLM2-135M-Instruct (model, by Hugging Face)"
-    return Component(name, "Q4_1", "Apache-2.0", ((APACHE, "LICENSE"),))
+    texts = ((APACHE, "LICENSE"),)
+    kind = "machine-learning-model"
+    return Component(name, "Q4_1", "Apache-2.0", texts, kind, sha256=_sha256(model))
 
 
 def _fonts() -> list[Component]:
@@ -212,14 +226,26 @@ def _fonts() -> list[Component]:
     texts = sorted((ROOT / "resources" / "licences").glob("*-OFL.txt"))
     dejavu = TEXTS / "DejaVu.txt"
     return [
-        Component("DejaVu (font)", "", "Bitstream-Vera", ((dejavu, dejavu.name),)),
+        Component("DejaVu (font)", "", "Bitstream-Vera", ((dejavu, dejavu.name),), "data"),
         *(
             Component(
-                f"{path.stem.removesuffix('-OFL')} (font)", "", "OFL-1.1", ((path, path.name),)
+                f"{path.stem.removesuffix('-OFL')} (font)",
+                "",
+                "OFL-1.1",
+                ((path, path.name),),
+                "data",
             )
             for path in texts
         ),
     ]
+
+
+def _sha256(path: Path | None) -> str:
+    """Hexadecimal SHA-256 of a file; empty without one."""
+    if path is None:
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _dpkg_owner(path: Path) -> str | None:
@@ -248,11 +274,13 @@ def _of_debian(package: str) -> Component:
     common = sorted(set(re.findall(rf"{_COMMON}/([\w.+-]*[\w+])", content)))
     texts = [(text, "copyright"), *((_COMMON / each, each) for each in common)]
     licence = ", ".join(names) if len(", ".join(names)) <= 60 else "see its text"
+    number = _debian_version(package)
     return Component(
         package,
-        _debian_version(package),
+        number,
         licence or "see its text",
         tuple((path, inner) for path, inner in texts if path.is_file()),
+        origin=f"pkg:deb/debian/{package}@{quote(number)}",
     )
 
 

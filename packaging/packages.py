@@ -48,6 +48,11 @@ def offered(system: str = sys.platform) -> list[str]:
     return [name for name, each in FORMATS.items() if each.system == system]
 
 
+def of_file(file: Path) -> Format:
+    """The format of a package by its name's ending."""
+    return next(each for ending, each in FORMATS.items() if file.name.endswith(f".{ending}"))
+
+
 def make(names: Sequence[str], program: Path, out: Path = FOLDER) -> list[Path]:
     """Make packages of a bundle, by its program; all formats of this system if none is named.
 

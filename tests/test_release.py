@@ -1,0 +1,148 @@
+"""Releases: what is checked before, checksums, bill of materials, and the page."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import bill_of_materials
+import catalogs
+import release
+import release_notes
+from environment import Trouble
+from licences import Component
+
+PARTS = [
+    Component("Tokonoma", "1.2", "Apache-2.0", ()),
+    Component("Jinja2", "3.1.6", "BSD License", (), origin="pkg:pypi/jinja2@3.1.6"),
+    Component("numpy", "2.4.6", "BSD-3-Clause AND MIT", (), origin="pkg:pypi/numpy@2.4.6"),
+    Component("A model", "Q4_1", "Apache-2.0", (), "machine-learning-model", sha256="ab" * 32),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "made"
+    (place / "deep").mkdir(parents=True)
+    (place / "b.txt").write_bytes(b"b")
+    (place / "deep" / "a.txt").write_bytes(b"aa")
+    (place / "link").symlink_to("deep/a.txt")
+    return place
+
+
+def test_the_list_of_files_states_sizes_and_checksums_by_path(folder: Path) -> None:
+    first, second, third = release.file_list(folder)
+    assert first.split() == [hashlib.sha256(b"b").hexdigest(), "1", "b.txt"]
+    assert second.split() == [hashlib.sha256(b"aa").hexdigest(), "2", "deep/a.txt"]
+    assert third.split() == ["link", "0", "link", "->", "deep/a.txt"]
+
+
+def test_the_same_licences_give_the_same_archive(folder: Path, tmp_path: Path) -> None:
+    release.pack(folder, tmp_path / "1.zip")
+    for path in folder.rglob("*.txt"):
+        path.touch()
+    release.pack(folder, tmp_path / "2.zip")
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "1.zip") as archive:
+        assert "licences/deep/a.txt" in archive.namelist()
+
+
+def test_the_sums_are_as_sha256sum_reads_them(folder: Path) -> None:
+    files = [
+        release.File(path.name, "", 1, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in (folder / "b.txt", folder / "deep" / "a.txt")
+    ]
+    (folder / "deep" / "b.txt").write_bytes(b"b")
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict"],
+        cwd=folder / "deep",
+        input=release.sums(files),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_lists_notes_files_and_what_was_run() -> None:
+    notes = [
+        release_notes.Release("1.2", ("It is faster.",)),
+        release_notes.Release("1.1", ("Old",)),
+    ]
+    files = [release.File("a.deb", "Debian", 1_500_000, "ab")]
+    page = release.release_page("1.2", notes, files, ["Debian 12: answered\nin time"])
+    assert page.startswith("# Tokonoma 1.2\n\n- It is faster.\n")
+    assert "| a.deb | Debian | 1.5 MB |" in page
+    assert "- Debian 12: answered in time\n" in page
+    assert "Old" not in page
+
+
+def test_a_release_of_changed_sources_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "new.py").touch()
+    with pytest.raises(Trouble, match=r"not committed(.|\n)*new\.py"):
+        release.check_sources()
+
+
+def test_a_release_without_git_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    with pytest.raises(Trouble, match="git failed"):
+        release.check_sources()
+
+
+def test_a_release_that_is_there_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release, "check_sources", lambda: None)
+    (tmp_path / release_notes.version()).mkdir()
+    with pytest.raises(Trouble, match="is there already"):
+        release.make(tmp_path)
+
+
+def test_missing_translations_fail_a_release(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(catalogs, "is_current", lambda: True)
+    monkeypatch.setattr(catalogs, "LANGUAGES", (*catalogs.languages(), "tlh"))
+    assert catalogs.main(["--complete"]) == 1
+    assert "There is no catalog of tlh." in capsys.readouterr().out
+
+
+def test_gaps_of_a_catalog_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = catalogs.Message("Cancel")
+    monkeypatch.setattr(catalogs, "lacking", lambda name: [message] if name == "de" else [])
+    monkeypatch.setattr(catalogs, "LANGUAGES", ("ar", "de"))
+    assert catalogs.incomplete() == ["de lacks 1 strings, the first 'Cancel'."]
+
+
+def test_the_bill_of_materials_states_parts_licences_and_origins() -> None:
+    made = bill_of_materials.bill(PARTS, "1.2")
+    assert made["metadata"]["component"]["version"] == "1.2"
+    jinja, numpy, model = made["components"]
+    assert jinja["purl"] == "pkg:pypi/jinja2@3.1.6"
+    assert jinja["licenses"] == [{"license": {"name": "BSD License"}}]
+    assert numpy["licenses"] == [{"expression": "BSD-3-Clause AND MIT"}]
+    assert model["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert made["dependencies"][0]["dependsOn"] == [each["bom-ref"] for each in made["components"]]
+
+
+def test_the_same_parts_give_the_same_bill_of_materials(tmp_path: Path) -> None:
+    first = bill_of_materials.write(PARTS, "1.2", tmp_path).read_bytes()
+    assert bill_of_materials.write(PARTS, "1.2", tmp_path).read_bytes() == first
+    assert bill_of_materials.write(PARTS, "1.3", tmp_path).read_bytes() != first
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_is_valid_cyclonedx(tmp_path: Path) -> None:
+    json_validators = pytest.importorskip("cyclonedx.validation.json")
+    schema = pytest.importorskip("cyclonedx.schema")
+    text = bill_of_materials.write(PARTS, "1.2", tmp_path).read_text(encoding="utf-8")
+    validator = json_validators.JsonStrictValidator(schema.SchemaVersion.V1_6)
+    assert validator.validate_str(text) is None
