@@ -22,7 +22,7 @@ import packages
 import release_notes
 import smoke_frozen
 import wheels
-from environment import ROOT, Trouble, child_environment, say, venv_python
+from environment import ROOT, Trouble, child_environment, venv_python
 from linux import trial
 
 FOLDER = ROOT / "build" / "release"

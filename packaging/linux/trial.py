@@ -178,7 +178,7 @@ def _smoke(root: Root, command: list[str], **settings: str) -> str:
 
 def _check_trace(trace: Path, root: Root) -> None:
     """Check that nothing was sent elsewhere or written outside the home. Raises Trouble."""
-    text = trace.read_text(errors="replace")
+    text = trace.read_text(encoding="utf-8", errors="replace")
     families = clean_root.remote(clean_root.sockets(text))
     if families:
         raise Trouble(f"It used sockets beyond this machine's own: {', '.join(families)}.")
@@ -221,7 +221,7 @@ def _session(root: Root, command: list[str], display: str, picture: Path | None 
 
 def _child(process: int) -> int:
     """The first child of a process."""
-    listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
     if not listed:
         raise Trouble("The app ended before it was told to.")
     return int(listed[0])

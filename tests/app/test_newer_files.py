@@ -37,7 +37,7 @@ from saved_pages import Saves, page_files, words
 
 
 def written(path: Path, content: object) -> Path:
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 

@@ -95,7 +95,9 @@ def write_list(path: Path, made: Mapping[str, bytes], address: str = "http://127
         for name, content in made.items()
     ]
     entry = {"torch": VERSION, "driver": "580.65.06", "wheels": rows}
-    path.write_text(json.dumps({"version": 1, "platforms": {platform_key(): entry}}))
+    path.write_text(
+        json.dumps({"version": 1, "platforms": {platform_key(): entry}}), encoding="utf-8"
+    )
     return path
 
 
