@@ -110,9 +110,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    with tempfile.TemporaryDirectory(prefix="tokonoma-") as home:
+    with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as home:
         os.environ["TOKONOMA_HOME"] = home
-        return _run([model], smoke.SETTINGS, smoke_test=True)
+        with closing(log):  # Windows deletes no open file
+            return _run([model], smoke.SETTINGS, smoke_test=True)
 
 
 def _open_streams() -> None:

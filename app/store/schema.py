@@ -15,7 +15,8 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
+from urllib.parse import quote
 
 from app.store.parts_migration import convert_messages
 from app.store.settings_migration import convert_settings
@@ -389,7 +390,7 @@ def connect_copy(
 
 def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
     """Open a database in a folder that cannot be written to."""
-    address = path.absolute().as_uri()
+    address = database_address(path.absolute())
     # With a write-ahead log, SQLite needs its index file (-shm), which cannot be created here.
     database = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=BUSY_SECONDS)
     try:
@@ -404,6 +405,12 @@ def _open_unwritable(path: Path, stack: ExitStack) -> sqlite3.Connection:
     for part in (path, log):
         shutil.copyfile(part, folder / part.name)
     return sqlite3.connect(folder / path.name)
+
+
+def database_address(path: PurePath) -> str:
+    """The address of a file for SQLite, which knows none on a server: its name is in the path."""
+    text = quote(os.fsencode(path.as_posix()), safe="/:")
+    return f"file://{text}" if text.startswith("/") else f"file:///{text}"
 
 
 def _create(path: Path) -> None:

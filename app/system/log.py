@@ -70,6 +70,19 @@ def set_up(path: Path, on_fault: Callable[[BaseException], None]) -> Path | None
     return report
 
 
+def close() -> None:
+    """Close the log and the file of the crash report; what is logged later is lost."""
+    global _crash_file
+    root = logging.getLogger()
+    for handler in [each for each in root.handlers if isinstance(each, _LogFile)]:
+        root.removeHandler(handler)
+        handler.close()
+    if _crash_file is not None:
+        faulthandler.disable()
+        _crash_file.close()
+        _crash_file = None
+
+
 class _LogFile(RotatingFileHandler):
     """A log file that goes on where it is while another program has it or an older one open."""
 

@@ -59,8 +59,12 @@ def retried(
 def replace(
     source: Path, target: Path, *, seconds: float = _BUSY_SECONDS, pause: Pause = time.sleep
 ) -> None:
-    """Rename a file, over another one if there is one. Raises OSError, and what `pause` raises."""
-    retried(lambda: os.replace(system_path(source), system_path(target)), seconds, pause)
+    """Rename a file, over another one if there is one, also one marked as read-only.
+
+    Raises OSError, and what `pause` raises.
+    """
+    old, new = system_path(source), system_path(target)
+    retried(lambda: _unmarked(new, lambda: os.replace(old, new)), seconds, pause)
 
 
 def rename(source: Path, target: Path) -> None:
@@ -76,18 +80,8 @@ def delete(path: Path) -> None:
     Raises OSError.
     """
     name = system_path(path)
-
-    def attempt() -> None:
-        try:
-            os.unlink(name)
-        except PermissionError:
-            if sys.platform != "win32" or os.lstat(name).st_mode & stat.S_IWRITE:
-                raise
-            os.chmod(name, stat.S_IWRITE)  # elsewhere the mark prevents no deletion
-            os.unlink(name)
-
     with suppress(FileNotFoundError):
-        retried(attempt)
+        retried(lambda: _unmarked(name, lambda: os.unlink(name)))
 
 
 def read_bytes(path: Path) -> bytes:
@@ -145,6 +139,21 @@ def system_path(path: Path, platform: str = sys.platform) -> str:
         return text
     text = os.path.abspath(text) if sys.platform == platform else text
     return f"{_MARK}UNC{text[1:]}" if text.startswith(_SHARE) else _MARK + text
+
+
+def _unmarked(name: str, change: Callable[[], None]) -> None:
+    """Do a change that removes a file which may be marked as read-only."""
+    try:
+        change()
+    except PermissionError:
+        try:
+            is_marked = not os.lstat(name).st_mode & stat.S_IWRITE
+        except OSError:
+            is_marked = False
+        if sys.platform != "win32" or not is_marked:
+            raise
+        os.chmod(name, stat.S_IWRITE)  # elsewhere the mark prevents neither
+        change()
 
 
 def _for_owner(path: str, flags: int) -> int:

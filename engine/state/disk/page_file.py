@@ -164,11 +164,14 @@ def read(
     path = folder / file_name(page.name, group)
     try:
         with path.open("rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
-            _read(file, page, group, target.cast("B"), checkpoint)
-    except Damaged:
-        _delete_same(path, status)  # not while it is open: Windows refuses that
-        raise
+            status, damaged = os.fstat(file.fileno()), None
+            try:
+                _read(file, page, group, target.cast("B"), checkpoint)
+            except Damaged as error:
+                damaged = error
+        if damaged is not None:
+            _delete_same(path, status)  # not while it is open: Windows refuses that
+            raise damaged
     except OSError as error:
         raise unreadable(error) from error
 

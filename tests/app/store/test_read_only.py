@@ -8,12 +8,12 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
 from app.domain.message import MessageState
-from app.store.schema import MIGRATIONS
+from app.store.schema import MIGRATIONS, database_address
 from app.store.store import Store, StoreError
 from engine import Role
 from fakes import MODEL
@@ -152,3 +152,16 @@ def test_window_shows_a_read_only_store(
         "Black.",
     ]
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "address"),
+    [
+        (PurePosixPath("/home/me/a ?#%.sqlite"), "file:///home/me/a%20%3F%23%25.sqlite"),
+        (PureWindowsPath(r"C:\Users\Żółć\c.sqlite"), None),
+        (PureWindowsPath(r"\\nas\share\c.sqlite"), "file:////nas/share/c.sqlite"),
+    ],
+)
+def test_sqlite_gets_an_address_without_a_server(path: PurePath, address: str | None) -> None:
+    wanted = address or "file:///C:/Users/%C5%BB%C3%B3%C5%82%C4%87/c.sqlite"
+    assert database_address(path) == wanted

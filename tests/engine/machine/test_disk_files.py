@@ -111,6 +111,9 @@ def test_a_file_marked_as_read_only_is_deleted(tmp_path: Path) -> None:
     disk_files.delete(path)
     disk_files.delete(path)
     assert not path.exists()
+    _written(path).chmod(stat.S_IREAD)
+    disk_files.write(path, [b"new"])
+    assert path.read_bytes() == b"new"
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="elsewhere an open file can be deleted")
