@@ -18,6 +18,7 @@ from app.downloads.policy import Phase
 from app.net.hub import HubError, Piece, Source
 from app.net.hub_links import parse_link
 from app.system.json_file import replace_file
+from engine import disk_files
 
 NAME = "downloads.json"
 _VERSION = 1
@@ -25,14 +26,18 @@ _SIDECAR = ".part.json"
 _KEPT = (Phase.PAUSED, Phase.FAILED)
 
 
-def write_queue(folder: Path, entries: Iterable[Entry]) -> None:
+def rows_of(folder: Path, entries: Iterable[Entry]) -> list[dict[str, object]]:
+    """The unfinished downloads as they are now, for `write_rows`."""
+    return [_row(folder, entry) for entry in entries if entry.phase is not Phase.DONE]
+
+
+def write_rows(folder: Path, rows: list[dict[str, object]]) -> None:
     """Write the unfinished downloads; raises OSError. The file of a newer version stays as it is."""
     if _is_newer(_content(folder / NAME)):
         return
-    rows = [_row(folder, entry) for entry in entries if entry.phase is not Phase.DONE]
     if not rows and not (folder / NAME).exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    disk_files.make_folder(folder)
     text = json.dumps({"version": _VERSION, "downloads": rows}, indent=1)
     replace_file(folder / NAME, text.encode("ascii"))
 
@@ -60,15 +65,15 @@ def _row(folder: Path, entry: Entry) -> dict[str, object]:
         "phase": entry.phase.value if entry.phase in _KEPT else Phase.QUEUED.value,
         "error": entry.error,
         "remedy": entry.remedy,
-        "done": entry.done,
-        "fetched": entry.fetched,
+        "done": dict(entry.done),
+        "fetched": list(entry.fetched),
         "pieces": [asdict(piece) for piece in entry.pieces],
     }
 
 
 def _content(path: Path) -> dict[str, object]:
     try:
-        stored: object = json.loads(path.read_bytes())
+        stored: object = json.loads(disk_files.read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, object]", stored) if isinstance(stored, dict) else {}

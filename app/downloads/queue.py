@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from app.downloads.entry import ACTIVE, Download, Entry, Run
-from app.downloads.journal import read_queue, write_queue
+from app.downloads.journal import read_queue, rows_of, write_rows
 from app.downloads.names import safe_folder, safe_name
 from app.downloads.partial import delete_part, hash_file
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
@@ -177,9 +177,8 @@ class Downloads:
         for thread in [*threads, *([self._notifier] if self._notifier else [])]:
             if thread is not threading.current_thread():
                 thread.join(max(until - time.monotonic(), 0.1))
-        with self._wake:
-            if self._notifier is not None:
-                self._save()
+        if self._notifier is not None:
+            self._save()
 
     def _on_switch(self) -> None:
         """The offline switch was moved: running downloads stop, and continue when it is off."""
@@ -190,7 +189,7 @@ class Downloads:
                         entry.run.stop()
                     self._set(entry, Phase.QUEUED)
 
-    # --- the queue (with the lock held) ---------------------------------------------------------
+    # --- the queue (with the lock held; `_save` takes it) -----------------------------------------
 
     def _set(
         self, entry: Entry, phase: Phase, note: str = "", error: str = "", remedy: str = ""
@@ -249,9 +248,12 @@ class Downloads:
         thread.start()
 
     def _save(self) -> None:
-        self._unsaved = False
+        """Write the journal; without the lock, since a virus scanner may make it wait."""
+        with self._wake:
+            self._unsaved = False
+            rows = rows_of(self._folder, self._entries.values())
         try:
-            write_queue(self._folder, self._entries.values())
+            write_rows(self._folder, rows)
         except OSError as error:
             _log.warning("the list of downloads could not be saved: %s", error.strerror)
 
@@ -268,10 +270,11 @@ class Downloads:
                 if now - sampled >= self._tick_seconds:
                     sampled = now
                     self._sample(now)
-                if self._unsaved:
-                    self._save()
+                unsaved = self._unsaved
                 changes, closing = list(self._pending), self._closing
                 self._pending.clear()
+            if unsaved:
+                self._save()
             for download in changes:
                 self._changed(download)
             if closing and not changes:

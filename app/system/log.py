@@ -21,6 +21,7 @@ from engine import disk_files
 
 _LARGEST = 1_000_000  # bytes of one log file
 _KEPT = 3  # older log files
+_START_SECONDS = 0.1  # that a file which is open elsewhere may delay the start
 _log = logging.getLogger(__name__)
 
 
@@ -108,7 +109,7 @@ def _watch_crashes(path: Path) -> Path | None:
     global _crash_file
     earlier = path.with_name("crash-previous.log")
     if crashed := path.exists() and path.stat().st_size > 0:
-        disk_files.replace(path, earlier)
+        disk_files.replace(path, earlier, seconds=_START_SECONDS)
         _log.warning("the app crashed before, its report is in %s", earlier.name)
     _crash_file = path.open("w", encoding="utf-8")
     faulthandler.enable(_crash_file, all_threads=True)

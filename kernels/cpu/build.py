@@ -89,6 +89,7 @@ _MACHINES = {"amd64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64"}
 # The oldest systems that libraries are built for, as zig names them.
 _ZIG_SYSTEMS = {"linux": "linux-gnu.2.17", "darwin": "macos.13.0", "windows": "windows-gnu"}
 _ABANDONED_AFTER = 3600.0  # seconds; a younger unfinished file may belong to another build
+_SCAN_SECONDS = (0.1, 0.3, 1.0, 3.0)  # between attempts to name a finished file
 
 
 class BuildError(Exception):
@@ -361,7 +362,17 @@ def _install(made: Path, path: Path) -> None:
     partial = path.with_name(f"{path.name}.{own}.part")
     shutil.copyfile(made, partial)
     shutil.copymode(made, partial)
-    partial.replace(path)
+    for pause in (*_SCAN_SECONDS, None):
+        try:
+            partial.replace(path)
+            return
+        except PermissionError:  # a virus scanner of Windows reads what was just made
+            if path.exists():  # another build has made it, and it is in use
+                partial.unlink(missing_ok=True)
+                return
+            if pause is None:
+                raise
+            time.sleep(pause)
 
 
 def _remove_others(path: Path) -> None:

@@ -363,3 +363,23 @@ def test_unwritable_folder_fails_the_download(
     assert failed.error.startswith("model1-Q4_0.gguf could not be written: ")
     watched.queue.close()
     assert "the list of downloads could not be saved" in caplog.text
+
+
+def test_a_journal_that_cannot_be_written_yet_blocks_nobody(
+    watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def wait(folder: Path, rows: object) -> None:
+        entered.set()
+        assert go_on.wait(TIMEOUT_SECONDS)
+
+    monkeypatch.setattr("app.downloads.queue.write_rows", wait)
+    watched = watch()
+    id = watched.queue.add(source(1))
+    assert entered.wait(TIMEOUT_SECONDS)
+    asked = threading.Thread(target=lambda: (watched.queue.pause(id), watched.queue.all()))
+    asked.start()
+    asked.join(TIMEOUT_SECONDS / 2)
+    assert not asked.is_alive()
+    go_on.set()
