@@ -145,7 +145,7 @@ def _run(files: Sequence[Path], settings: Settings, *, smoke_test: bool) -> int:
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Tokonoma")
     application.setApplicationVersion(__version__)
-    application.setDesktopFileName("tokonoma")
+    application.setDesktopFileName(os.environ.get("FLATPAK_ID", "tokonoma"))
     application.setQuitOnLastWindowClosed(False)
     set_language(application, settings.language)
     instance = Instance(paths.data())

@@ -17,6 +17,7 @@ import contents
 import fetch
 import native
 from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
+from linux import metainfo
 from release_notes import version
 
 FOLDER = ROOT / "build" / "bundle"
@@ -160,7 +161,7 @@ def _set_modes(bundle: Path) -> None:
 
 
 def add_linux_files(bundle: Path, icons: Path) -> None:
-    """Add the Linux desktop files: menu entry, MIME type, icons, install script, README."""
+    """Add the Linux files: menu entry, MIME type, icons, manual, description, script, README."""
     libraries = [str(path) for path in bundle.rglob("*.so*") if not path.is_symlink()]
     text = (_HERE / "linux" / "README.txt").read_text(encoding="utf-8")
     text = text.replace("@GLIBC@", contents.oldest_glibc(libraries))
@@ -173,6 +174,12 @@ def add_linux_files(bundle: Path, icons: Path) -> None:
     ):
         (share / place).mkdir(parents=True)
         shutil.copy(_HERE / "linux" / file, share / place / name)
+    for place, name, text in (
+        ("metainfo", f"{metainfo.ID}.metainfo.xml", metainfo.text()),
+        ("man/man1", "tokonoma.1", metainfo.manual()),
+    ):
+        (share / place).mkdir(parents=True)
+        (share / place / name).write_text(text, encoding="utf-8")
     theme = share / "icons" / "hicolor"
     for side in _ICON_SIZES:
         apps = theme / f"{side}x{side}" / "apps"

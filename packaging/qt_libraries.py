@@ -71,6 +71,7 @@ PACKAGES = {
     ),
     "libwayland-egl.so.1": ("libwayland-egl1", "libwayland-egl", "libwayland-egl1", "wayland"),
     "libz.so.1": ("zlib1g", "zlib", "libz1", "zlib"),
+    "libgcc_s.so.1": ("libgcc-s1", "libgcc", "libgcc_s1", "gcc-libs"),
     "libstdc++.so.6": ("libstdc++6", "libstdc++", "libstdc++6", "gcc-libs"),
 }
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import contents
 import qt_libraries
 from environment import ROOT, Trouble, last_lines
-from linux import metainfo
-from release_notes import build_time, releases, version
+from release_notes import build_time, releases
 
 NAME = "tokonoma"
 SITE = "https://tokonoma.app"  # of the identifier app.tokonoma.Tokonoma, as in macos/Info.plist
@@ -52,11 +51,9 @@ def lay_out(bundle: Path, root: Path) -> None:
     (root / "usr" / "bin").mkdir()
     (root / "usr" / "bin" / NAME).symlink_to(Path("..", "lib", NAME, NAME))
     share = root / "usr" / "share"
-    write(share / "metainfo" / f"{metainfo.ID}.metainfo.xml", metainfo.text())
-    manual = (HERE / "tokonoma.1").read_text(encoding="utf-8")
-    date = time.strftime("%Y-%m-%d", time.gmtime(build_time()))
-    manual = manual.replace("@VERSION@", version()).replace("@DATE@", date)
-    write(share / "man" / "man1" / f"{NAME}.1.gz", manual)
+    manual = share / "man" / "man1" / f"{NAME}.1"
+    write(manual.with_suffix(".1.gz"), manual.read_text(encoding="utf-8"))
+    manual.unlink()
     documents = share / "doc" / NAME
     write(documents / "copyright", _copyright(bundle))
     for folder, folders, _ in os.walk(root):
@@ -75,7 +72,7 @@ def libraries(bundle: Path) -> list[str]:
     binaries = [
         path
         for path in bundle.rglob("*")
-        if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF"
+        if path.is_file() and not path.is_symlink() and _is_elf(path)
     ]
     names = {path.name for path in bundle.rglob("*")}
     needed = {name for path in binaries for name in contents.linked(str(path))}
@@ -149,6 +146,11 @@ def _copyright(bundle: Path) -> str:
         "\nFiles: *\nCopyright: 2026 the authors of Tokonoma\nLicense: Apache-2.0\n"
         f" On Debian systems the text is in {_APACHE}.\n"
     )
+
+
+def _is_elf(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
 
 
 def _link(source: str, target: str) -> None:

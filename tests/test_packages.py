@@ -1,0 +1,250 @@
+"""Packages made of a small made-up bundle: files, metadata, manual, and what a trial looks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+import bundle
+import dev
+import packages
+import release_notes
+from app.__main__ import _parser
+from environment import Trouble
+from linux import clean_root, deb, metainfo, rpm, tree
+from release_notes import Release
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packages of Linux")
+ROOT = Path(__file__).parent.parent
+LINUX = ROOT / "packaging" / "linux"
+VERSION = release_notes.version()
+NOTES = """# Changes
+
+## 0.2.0
+- One `--flag`, on
+  two lines.
+- Another.
+
+## 0.1.0
+- The first.
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with all that packages read, but a script for its program."""
+    folder = tmp_path_factory.mktemp("small") / "Tokonoma"
+    licences = folder / "_internal" / "resources" / "licences"
+    licences.mkdir(parents=True)
+    (licences / "index.txt").write_text("What this is made of.\n\nQt  6.11  LGPL-3.0-only  Qt/\n")
+    (folder / "tokonoma").write_text("#!/bin/sh\necho started\n")
+    icons = tmp_path_factory.mktemp("icons")
+    for side in (16, 24, 32, 48, 64, 128, 256, 512):
+        (icons / f"tokonoma-{side}.png").write_bytes(b"picture")
+    bundle.add_linux_files(folder, icons)
+    readme = (folder / "README.txt").read_text()
+    (folder / "README.txt").write_text(re.sub(r"glibc \S+ or", "glibc 2.35 or", readme))
+    bundle._set_modes(folder)
+    return folder
+
+
+@pytest.fixture
+def root(small: Path, tmp_path: Path) -> Path:
+    tree.lay_out(small, tmp_path / "root")
+    return tmp_path / "root"
+
+
+def test_release_notes_are_read_by_version(tmp_path: Path) -> None:
+    path = tmp_path / "changelog.md"
+    path.write_text(NOTES.replace("0.2.0", VERSION))
+    found = release_notes.releases(path)
+    assert found[0] == Release(VERSION, ("One `--flag`, on two lines.", "Another."))
+    path.write_text(NOTES.replace("0.1.0", "0.0.9"))
+    with pytest.raises(Trouble, match=f"has no section for version {re.escape(VERSION)}"):
+        release_notes.releases(path)
+
+
+def test_the_installed_tree_has_program_menu_entry_manual_and_texts(root: Path) -> None:
+    link = root / "usr" / "bin" / "tokonoma"
+    ran = subprocess.run([link], capture_output=True, text=True, check=True)
+    assert ran.stdout == "started\n"
+    share = root / "usr" / "share"
+    names = {str(path.relative_to(share)) for path in share.rglob("*") if path.is_file()}
+    assert names > {
+        "applications/tokonoma.desktop",
+        "mime/packages/tokonoma.xml",
+        "metainfo/app.tokonoma.Tokonoma.metainfo.xml",
+        "man/man1/tokonoma.1.gz",
+        "doc/tokonoma/copyright",
+        "icons/hicolor/scalable/apps/tokonoma.svg",
+        *(f"icons/hicolor/{side}x{side}/apps/tokonoma.png" for side in (16, 32, 48, 256, 512)),
+    }
+    assert not (root / "usr/lib/tokonoma/install.sh").exists()
+    assert "Qt  6.11  LGPL" in (share / "doc/tokonoma/copyright").read_text()
+    open_to_all = {path.stat().st_mode & 0o055 for path in root.rglob("*") if path.is_dir()}
+    assert open_to_all == {0o055}
+
+
+def test_the_manual_has_every_option() -> None:
+    text = (LINUX / "tokonoma.1").read_text().replace("\\-", "-")
+    options = [name for each in _parser()._actions for name in each.option_strings]
+    assert len(options) > 4
+    assert [name for name in options if name not in text] == []
+
+
+def test_the_description_has_the_release_notes() -> None:
+    releases = [Release("0.2.0", ("One `--flag` & more.", "Another."))]
+    made = ET.fromstring(metainfo.text(releases))
+    items = made.findall("releases/release[@version='0.2.0']/description/ul/li")
+    assert ["".join(item.itertext()) for item in items] == ["One --flag & more.", "Another."]
+    assert items[0].find("code") is not None
+    assert made.findtext("id") == metainfo.ID
+    width, height = (made.find("screenshots//image").get(name) for name in ("width", "height"))  # type: ignore[union-attr]
+    head = (ROOT / "resources" / "readme" / "window.png").read_bytes()
+    assert (int(width or 0), int(height or 0)) == (
+        int.from_bytes(head[16:20], "big"),
+        int.from_bytes(head[20:24], "big"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "file"),
+    [
+        (("appstreamcli", "validate", "--no-net"), f"metainfo/{metainfo.ID}.metainfo.xml"),
+        (("desktop-file-validate",), "applications/tokonoma.desktop"),
+    ],
+)
+def test_the_systems_own_checkers_pass(root: Path, tool: tuple[str, ...], file: str) -> None:
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"needs {tool[0]}")
+    ran = subprocess.run(
+        [*tool, root / "usr" / "share" / file], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_mime_type_is_recognised_from_its_file(root: Path, tmp_path: Path) -> None:
+    if shutil.which("update-mime-database") is None:
+        pytest.skip("needs update-mime-database")
+    mime = root / "usr" / "share" / "mime"
+    subprocess.run(["update-mime-database", mime], check=True)
+    assert "50:application/x-gguf:*.gguf" in (mime / "globs2").read_text()
+    assert b"GGUF" in (mime / "magic").read_bytes()
+
+
+def test_the_flatpak_manifest_is_local_and_asks_for_no_files_of_the_user() -> None:
+    manifest = json.loads((LINUX / f"{metainfo.ID}.json").read_text())
+    assert manifest["id"] == metainfo.ID
+    assert manifest["command"] == "tokonoma"
+    assert manifest["rename-desktop-file"] == (LINUX / "tokonoma.desktop").name
+    assert sorted(manifest["finish-args"]) == [
+        "--device=dri",
+        "--share=ipc",
+        "--share=network",
+        "--socket=fallback-x11",
+        "--socket=wayland",
+        "--talk-name=org.freedesktop.secrets",
+    ]
+    (module,) = manifest["modules"]
+    (source,) = module["sources"]
+    assert source["type"] == "dir"
+    assert (LINUX / source["path"]).resolve() == bundle.FOLDER / bundle.NAME
+
+
+def test_the_flatpak_commands_copy_the_bundle(small: Path, tmp_path: Path) -> None:
+    (module,) = json.loads((LINUX / f"{metainfo.ID}.json").read_text())["modules"]
+    app = tmp_path / "app"
+    app.mkdir()
+    for command in module["build-commands"]:
+        subprocess.run(["sh", "-ec", command.replace("/app", str(app))], cwd=small, check=True)
+    assert (app / "bin" / "tokonoma").resolve() == app / "lib" / "tokonoma" / "tokonoma"
+    assert (app / "share" / "applications" / "tokonoma.desktop").exists()
+
+
+def test_a_deb_installs_the_tree_and_depends_on_the_libraries(small: Path, tmp_path: Path) -> None:
+    if shutil.which("dpkg-deb") is None:
+        pytest.skip("needs dpkg-deb")
+    file = deb.make(small, tmp_path)
+    assert file.name == f"tokonoma_{VERSION}_{deb.architecture()}.deb"
+    fields = subprocess.run(["dpkg-deb", "--field", file], capture_output=True, text=True).stdout
+    assert "Depends: libc6 (>= 2.35)" in fields
+    listed = subprocess.run(["dpkg-deb", "-c", file], capture_output=True, text=True).stdout
+    assert "./usr/bin/tokonoma -> ../lib/tokonoma/tokonoma" in listed
+    assert {line.split()[1] for line in listed.splitlines()} == {"root/root"}
+    assert list(tmp_path.iterdir()) == [file], "nothing else stays"
+    again = tmp_path / "again"
+    again.mkdir()
+    assert deb.make(small, again).read_bytes() == file.read_bytes(), "the same to the byte"
+
+
+def test_an_rpm_installs_the_tree(small: Path, tmp_path: Path) -> None:
+    if shutil.which("rpmbuild") is None:
+        pytest.skip("needs rpmbuild")
+    file = rpm.make(small, tmp_path)
+    listed = subprocess.run(["rpm", "-qpl", file], capture_output=True, text=True).stdout
+    assert {"/usr/bin/tokonoma", "/usr/lib/tokonoma/tokonoma"} <= set(listed.split())
+    requires = subprocess.run(["rpm", "-qpR", file], capture_output=True, text=True).stdout
+    assert {"libc.so.6(GLIBC_2.35)(64bit)", "xkeyboard-config"} <= set(requires.split())
+
+
+def test_an_archive_has_one_folder_of_roots_files(small: Path, tmp_path: Path) -> None:
+    (file,) = packages.make(["tar.xz"], small / "tokonoma", tmp_path)
+    with tarfile.open(file) as archive:
+        members = archive.getmembers()
+    assert {member.name.split("/")[0] for member in members} == {file.name.removesuffix(".tar.xz")}
+    assert {(member.uid, member.uname) for member in members} == {(0, "root")}
+    assert [m.mode & 0o777 for m in members if m.name.endswith("install.sh")] == [0o755]
+
+
+def test_a_library_of_no_known_package_is_named() -> None:
+    assert tree.debian_packages(["libc.so.6", "libGL.so.1"]) == ["libgl1"]
+    with pytest.raises(Trouble, match=r"needs libunheard-of\.so\.9 of the system"):
+        tree.debian_packages(["libunheard-of.so.9"])
+
+
+def test_an_unknown_format_and_a_missing_tool_are_named(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Trouble, match=r"no package format 'msi' here; there are deb, rpm, tar\.xz"):
+        packages.make(["msi"], small / "tokonoma", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Trouble, match=r"Making rpm needs rpmbuild: install the package rpm"):
+        packages.make(["rpm"], small / "tokonoma", tmp_path)
+    assert dev.main(["package", "deb", "--bundle", str(tmp_path)]) == 1
+    assert "dev.py bundle" in capsys.readouterr().err
+
+
+def test_a_trace_shows_remote_sockets_and_files_outside_the_home() -> None:
+    root = Path("/roots/one")
+    trace = "\n".join(
+        (
+            '7 openat(AT_FDCWD</roots/one/home/someone>, "run/x", O_WRONLY|O_CREAT, 0644) = 3',
+            '7 openat(AT_FDCWD</roots/one>, "/etc/hosts", O_RDONLY|O_CLOEXEC) = 3',
+            '7 openat(AT_FDCWD</roots/one>, "/etc/mine", O_RDWR|O_CREAT, 0644) = 3',
+            '7 mkdir("/usr/lib/tokonoma/new", 0755) = -1 EACCES (Permission denied)',
+            '7 rename("/home/someone/a", "/var/a") = 0',
+            '7 openat(5</roots/one/opt>, "b", O_WRONLY) = 3',
+            "7 connect(9<socket:[1]>, {sa_family=AF_INET, sin_port=htons(443)}, 16) = 0",
+            '7 connect(9, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X0"}, 20) = 0',
+        )
+    )
+    assert clean_root.writes(trace, root) == ["/etc/mine", "/opt/b", "/var/a"]
+    assert clean_root.remote(clean_root.sockets(trace)) == ["AF_INET"]
+
+
+def test_the_bundles_own_needs_have_packages() -> None:
+    """What the packages of clean_root name is what the libraries of the system come in."""
+    library = ROOT / "kernels" / "cpu" / "lib"
+    if not any(library.glob("nk-*.so")):
+        pytest.skip("needs the native kernels")
+    assert set(tree.debian_packages(tree.libraries(library))) <= {*clean_root.DESKTOP, "libgcc-s1"}
+    assert os.sep not in "".join(tree.libraries(library))
