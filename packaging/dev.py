@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import arm64
 import bundle
 import environment
 import fetch
@@ -31,6 +32,7 @@ import native
 import packages
 import qt_libraries
 import release
+import result_table
 import smoke_frozen
 import wheels
 import window_texts
@@ -44,6 +46,9 @@ DISTRIBUTION = ("--dist", "worksteal")  # pytest-xdist: idle processes take test
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
 SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # generates native/api/nk.h
+
+# The systems of `test --on`: each runs its tests and returns the rows of the table.
+PLATFORMS: dict[str, Callable[..., list[result_table.Row]]] = {"arm64": arm64.run}
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     testing.add_argument(
         "--slow", action="store_true", help="also the slow tests and the live oracles"
     )
+    testing.add_argument(
+        "--on", choices=sorted(PLATFORMS), help="a chosen part of them, on another system, here"
+    )
+    testing.add_argument("--all", action="store_true", help="with --on: all that can run there")
     add("check", check, "Format, lint, types, imports, then the tests.").add_argument(
         "--fix", action="store_true", help="repair formatting and lint errors where possible"
     )
@@ -196,6 +205,8 @@ def run(options: argparse.Namespace) -> int:
 
 def test(options: argparse.Namespace) -> int:
     """Fetch the test models and run the tests; returns pytest's exit status."""
+    if options.on:
+        return _test_on(options)
     kernels = _set_up(oracle=options.slow, triton=True)
     fetch.ensure(fetch.starter())
     fetch.ensure(fetch.gemma())
@@ -216,6 +227,14 @@ def test(options: argparse.Namespace) -> int:
         ) from error
 
 
+def _test_on(options: argparse.Namespace) -> int:
+    """Run the tests of another system and print the table of their results."""
+    environment.ensure()
+    rows = PLATFORMS[options.on](every=options.all, passed=options.passed)
+    say(f"\n{result_table.table(rows)}")
+    return int(any(row.failed for row in rows))
+
+
 def _cores() -> int:
     """Number of CPUs this process may use."""
     linux = hasattr(os, "sched_getaffinity")
@@ -226,7 +245,7 @@ def check(options: argparse.Namespace) -> int:
     """Run every static check, then the tests, and print a summary."""
     environment.ensure(triton=True)  # which the type checker looks at too
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
-    options.slow, options.sweeps = False, True
+    options.slow, options.sweeps, options.on = False, True, None
     try:
         passed = test(options) == 0
     except Trouble as trouble:

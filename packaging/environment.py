@@ -220,7 +220,7 @@ def _make_venv() -> None:
         )
 
 
-def _pins(requirements: Path) -> dict[str, str]:
+def pins(requirements: Path) -> dict[str, str]:
     """Name to version of every pinned line."""
     lines = (
         line.split("#")[0].strip() for line in requirements.read_text(encoding="utf-8").splitlines()
@@ -230,15 +230,15 @@ def _pins(requirements: Path) -> dict[str, str]:
 
 def _satisfies(requirements: Path) -> bool:
     """Whether exactly the pinned versions are installed in .venv."""
-    pins = _pins(requirements)
+    wanted = pins(requirements)
     done = subprocess.run(
-        [venv_python(), "-c", _VERSIONS, *pins],
+        [venv_python(), "-c", _VERSIONS, *wanted],
         capture_output=True,
         text=True,
         env=child_environment(),
         check=False,
     )
-    return done.returncode == 0 and json.loads(done.stdout) == pins
+    return done.returncode == 0 and json.loads(done.stdout) == wanted
 
 
 def _install(requirements: Path) -> None:

@@ -19,7 +19,7 @@ from app.documents.known_files import KnownFiles
 from app.domain.collection import CollectionFile, FileState
 from app.domain.presets import preset_of, preset_text
 from app.downloads.entry import Entry
-from app.downloads.journal import NAME, read_queue, write_queue
+from app.downloads.journal import NAME, read_queue, rows_of, write_rows
 from app.downloads.partial import sidecar_path
 from app.downloads.policy import Phase
 from app.engines.remote.connections import ConnectionStore
@@ -165,7 +165,8 @@ def test_downloads_of_a_newer_version_are_left_alone_and_their_parts_found(tmp_p
     written(sidecar_path(part), {"url": url, "done_bytes": 4, "size_bytes": 9, "peers": [1]})
     found = read_queue(tmp_path, HUB)
     assert [(each.phase, each.source.file) for each in found] == [(Phase.PAUSED, "model.gguf")]
-    write_queue(tmp_path, [*found, Entry(0, Source("a/b", "main", "c.gguf"), tmp_path / "c.gguf")])
+    added = Entry(0, Source("a/b", "main", "c.gguf"), tmp_path / "c.gguf")
+    write_rows(tmp_path, rows_of(tmp_path, [*found, added]))
     assert journal.read_bytes() == before
 
 
