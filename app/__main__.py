@@ -53,7 +53,7 @@ from app.chat.model_loader import expect_model, expected_model, first_model
 from app.first_paint import apply_settings, paint
 from app.settings.table import Settings, load
 from app.state.states import States
-from app.system import log, paths
+from app.system import log, paths, restart
 from app.system.instance import DesktopRequests, Instance
 from app.ui.language import set_language
 from app.ui.theme.theme import Theme
@@ -134,6 +134,7 @@ def run_and_exit() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or none on Windows
             stream.flush()
+    restart.start_again()
     os._exit(status)
 
 

@@ -23,10 +23,12 @@ from app.domain.message import AnswerAgain
 from app.domain.model_ref import local_path
 from app.domain.parts import Content, Parts, without_files
 from app.domain.transfer import ExportFormat
+from app.library.gpu_support import GPUSupportController
 from app.library.service import Library
 from app.settings.table import thinking
 from app.state.attachments import Attachment
 from app.state.chat import ModelPhase, Notice
+from app.system import restart
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.transfer_dialogs import connect_storage, connect_transfer, export_all
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from app.ui.panel.adapters import AdapterSection
     from app.ui.panel.content import PanelContent
     from app.ui.presets.page import PresetsPage
+    from app.ui.settings.gpu import GPUSection
     from app.ui.settings.page import Preferences
 
 ZOOM_STEPS = (80, 90, 100, 110, 125, 150, 175, 200)  # percent
@@ -656,9 +659,24 @@ def connect_preferences(
     page.delete_requested.connect(controller.sessions.delete_saved)
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
+    connect_gpu(page.gpu, window, controller.gpu_support)
     page.reload_requested.connect(controller.model_use.reload)
     page.given_up.connect(controller.reset_sampling)
     controller.settings_changed.connect(show_settings)
     controller.library.defaults.changed.connect(show_settings)
     state.model_changed.connect(show_model)
     show_model()
+
+
+def connect_gpu(section: GPUSection, window: Window, controller: GPUSupportController) -> None:
+    """Connect the section of GPU support to its controller."""
+
+    def start_again() -> None:
+        restart.request()
+        window.quit()
+
+    section.get_requested.connect(controller.get)
+    section.stop_requested.connect(controller.stop)
+    section.retry_requested.connect(controller.retry)
+    section.remove_requested.connect(controller.remove)
+    section.restart_requested.connect(start_again)

@@ -72,12 +72,14 @@ from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
 from app.engines.run import start
+from app.library.gpu_support import GPUSupportController
 from app.library.service import Library
 from app.settings.table import Settings, with_own, without_own
 from app.settings.used_sampling import UsedValue
 from app.state.chat import Notice
 from app.state.states import States
 from app.store.writer import StoreQueue
+from app.system import restart
 from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
 from app.system.translation import tr
@@ -367,6 +369,7 @@ class Controller(QObject):
             states, lambda: self.settings, self.change_settings, self._own_files,
             outside or Outside(), self.deletions, self,
         )  # fmt: skip
+        self.gpu_support = GPUSupportController(state, states.gpu, lambda: self.settings, self)
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -429,6 +432,7 @@ class Controller(QObject):
         self.sessions.shut_down()
         self.library.close()
         self.network.close()
+        self.gpu_support.close()
         self._own_files.close()
         self.transfer.end()
 
@@ -456,6 +460,7 @@ class Controller(QObject):
         """Close a notice; closing the question about quitting keeps the app open."""
         if kind == "quit":
             self.quitting.stay()
+            restart.request(wanted=False)
         elif kind == SWITCH_NOTICE:
             self.model_use.give_up()
         self.state.set_notice(kind, None)
@@ -608,6 +613,7 @@ class Controller(QObject):
     async def _find_devices(self) -> None:
         found = await self._engine.submit(FindDevices()).result(DevicesFound)
         self.state.set_devices(found.devices)
+        self.gpu_support.look()
 
     async def _follow(self, event: Event) -> None:
         """Handle an event of the engine that belongs to no request."""

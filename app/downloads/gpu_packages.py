@@ -15,13 +15,20 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import cast
 
 from app.downloads.partial import hash_file, part_path
-from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
+from app.downloads.policy import (
+    DownloadError,
+    InstallProgress,
+    InstallStep,
+    Limits,
+    Phase,
+    Stopped,
+    disk_error,
+    free_bytes,
+)
 from app.downloads.transfer import PACKAGE, FileDownload
 from app.downloads.unpacking import unpack, verify
 from app.net.http import WebError
@@ -31,27 +38,8 @@ from app.system.translation import tr
 from engine import Wheel, WheelList, disk_files, gpu_support
 
 _DOWNLOADS, _UNPACKED = "downloads", "unpacked.json"
+_REMOVED = "removed"  # there while a process uses what is to be deleted
 _SURE_SECONDS = 3.0  # of a download before its rate predicts its end
-
-
-class InstallStep(Enum):
-    """What an installation is doing."""
-
-    DOWNLOADING = "downloading"
-    WAITING = "waiting"  # for the next attempt; the note has the reason
-    UNPACKING = "unpacking"
-    CHECKING = "checking"  # that all is as downloaded, and that the GPU works
-
-
-@dataclass(frozen=True, slots=True)
-class InstallProgress:
-    """How far an installation is."""
-
-    step: InstallStep
-    done_bytes: int  # of the download
-    size_bytes: int
-    seconds_left: float | None = None  # of the download; None: unknown
-    note: str = ""
 
 
 class TrialError(DownloadError):
@@ -86,6 +74,7 @@ class GPUInstall:
         self._job: FileDownload | None = None
         self._began, self._received = time.monotonic(), 0
         self._done_bytes = 0  # of wheels that are complete
+        self._now = (InstallStep.DOWNLOADING, "")  # and its note
 
     def stop(self) -> None:
         """Make `run` raise Stopped soon; may be called from any thread."""
@@ -93,15 +82,19 @@ class GPUInstall:
         if (job := self._job) is not None:
             job.stop()
 
-    def progress(self, step: InstallStep = InstallStep.DOWNLOADING, note: str = "") -> None:
-        """Report how far it is; may be called from any thread."""
-        job, whole = self._job, self._wanted.size_bytes
+    def progress(self) -> InstallProgress:
+        """How far it is; may be called from any thread."""
+        job, whole, (step, note) = self._job, self._wanted.size_bytes, self._now
         done = min(self._done_bytes + (job.done_bytes if job is not None else 0), whole)
         received = self._received + (job.received_bytes if job is not None else 0)
         elapsed = time.monotonic() - self._began
         known = received > 0 and elapsed > _SURE_SECONDS and step is InstallStep.DOWNLOADING
         left = (whole - done) * elapsed / received if known else None
-        self._report(InstallProgress(step, done, whole, left, note))
+        return InstallProgress(step, done, whole, left, note)
+
+    def _enter(self, step: InstallStep, note: str = "") -> None:
+        self._now = step, note
+        self._report(self.progress())
 
     def run(self) -> None:
         """Install what is missing. Raises Stopped or DownloadError; what is there is kept."""
@@ -110,7 +103,7 @@ class GPUInstall:
         try:
             if not final.is_dir():
                 self._unpack_all(final)
-            self.progress(InstallStep.CHECKING)
+            self._enter(InstallStep.CHECKING)
             if error := self._trial(final):
                 raise TrialError(error)
             self._check_stop()
@@ -134,13 +127,13 @@ class GPUInstall:
             if not self._is_here(path, wheel):
                 self._download(path, wheel)
             self._done_bytes += wheel.size_bytes
-            self.progress(InstallStep.UNPACKING)
+            self._enter(InstallStep.UNPACKING)
             unpack(path, unpacking, wheel.unpacked_bytes, self._check_stop)
             done.add(wheel.name)
             _write_record(record, self._wanted.name, done)
             disk_files.delete(path)
         if was_begun:  # a power cut may have damaged what an earlier run unpacked
-            self.progress(InstallStep.CHECKING)
+            self._enter(InstallStep.CHECKING)
             if not verify(unpacking, self._check_stop):
                 disk_files.delete(record)
                 shutil.rmtree(disk_files.system_path(unpacking))
@@ -156,7 +149,7 @@ class GPUInstall:
     def _download(self, path: Path, wheel: Wheel) -> None:
         def report(phase: Phase, note: str) -> None:
             waits = phase is Phase.WAITING
-            self.progress(InstallStep.WAITING if waits else InstallStep.DOWNLOADING, note)
+            self._enter(InstallStep.WAITING if waits else InstallStep.DOWNLOADING, note)
 
         self._job = FileDownload(
             wheel.url,
@@ -227,13 +220,30 @@ def begun_bytes(folder: Path, wanted: WheelList) -> int:
     return min(got, wanted.size_bytes)
 
 
+def remove(folder: Path, used: str = "") -> None:
+    """Use nothing of GPU support from the next start on, and delete it. Raises OSError.
+
+    What this process uses, the packages `used`, is deleted by `finish_removal` of a later one.
+    """
+    gpu_support.deactivate(folder)
+    if used:
+        (folder / _REMOVED).touch()
+    remove_others(folder, used)
+
+
+def finish_removal(folder: Path) -> None:
+    """Delete what a process used when it was removed; does nothing in another case."""
+    if (folder / _REMOVED).exists():
+        remove_others(folder)
+
+
 def remove_others(folder: Path, kept: str = "", wanted: WheelList | None = None) -> None:
     """Delete all in the folder of GPU support but the packages `kept`, and what is unfinished.
 
     `wanted` is the list whose unfinished installation stays. What cannot be deleted now, because a
     process has it open, is deleted another time.
     """
-    stays = {kept, "active.json", "tried.json", "loading.json"}
+    stays = {kept, *([_REMOVED] if kept else []), "active.json", "tried.json", "loading.json"}
     if wanted is not None and wanted.name != kept:
         final = folder / wanted.name
         stays |= {_DOWNLOADS, _UNPACKED, final.name, _unpacking(final).name}

@@ -28,6 +28,26 @@ class Phase(Enum):
     CANCELLED = "cancelled"
 
 
+class InstallStep(Enum):
+    """What an installation is doing."""
+
+    DOWNLOADING = "downloading"
+    WAITING = "waiting"  # for the next attempt; the note has the reason
+    UNPACKING = "unpacking"
+    CHECKING = "checking"  # that all is as downloaded, and that the GPU works
+
+
+@dataclass(frozen=True, slots=True)
+class InstallProgress:
+    """How far an installation is."""
+
+    step: InstallStep
+    done_bytes: int  # of the download
+    size_bytes: int
+    seconds_left: float | None = None  # of the download; None: unknown
+    note: str = ""
+
+
 class DownloadError(Exception):
     """A download failed: `str(error)` is the reason, `remedy` the advice."""
 

@@ -7,10 +7,21 @@ import urllib.parse
 from app.net.http import WebError, is_loopback, parse_proxy
 from app.settings.table import Settings
 from app.system.translation import tr
+from engine import read_gpu_wheels
 
 
 def contacts(settings: Settings) -> list[tuple[str, str]]:
     """Every server the app may contact, and when."""
+    packages = read_gpu_wheels()
+    hosts = (
+        {urllib.parse.urlsplit(each.url).hostname for each in packages.wheels} if packages else ()
+    )
+    gpu = [(host, tr("when you get GPU support")) for host in sorted(filter(None, hosts))]
+    return [*_hub(settings), *gpu]
+
+
+def _hub(settings: Settings) -> list[tuple[str, str]]:
+    """The servers of models."""
     host = urllib.parse.urlsplit(settings.hub_endpoint).hostname or settings.hub_endpoint
     when = tr("when you search for or download a model")
     if is_loopback(host):

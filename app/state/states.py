@@ -11,6 +11,7 @@ from app.state.chat_settings import ChatSettingsState
 from app.state.collections import CollectionsState
 from app.state.connections import ConnectionsState
 from app.state.encoder import EncoderState
+from app.state.gpu import GPUState
 from app.state.indexing import IndexingState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
@@ -39,4 +40,5 @@ class States:
     server: ServerState = field(default_factory=ServerState)
     attachments: AttachmentsState = field(default_factory=AttachmentsState)
     indexing: IndexingState = field(default_factory=IndexingState)
+    gpu: GPUState = field(default_factory=GPUState)
     collections: CollectionsState = field(default_factory=CollectionsState)

@@ -350,7 +350,9 @@ class Window(QWidget):
             from app.ui.settings.page import Preferences
 
             states, settings = self._states, self._settings()
-            self.preferences = Preferences(settings, states.sessions, states.connections)
+            self.preferences = Preferences(
+                settings, states.sessions, states.connections, states.gpu
+            )
             self.preferences.performance_requested.connect(self.performance.toggle)
             self.preferences.connections_requested.connect(self.connections.toggle)
             self.add_page(self.preferences)

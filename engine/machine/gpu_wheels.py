@@ -39,6 +39,7 @@ class WheelList:
 
     torch: str  # version
     driver: str  # oldest version of NVIDIA's driver that they run with
+    capability: tuple[int, int]  # least compute capability of a GPU
     wheels: tuple[Wheel, ...]
     name: str  # of the folder that they are unpacked to; another list has another name
 
@@ -76,14 +77,17 @@ def read_list(path: Path | None = None) -> WheelList | None:
         entry = stored["platforms"][platform_key()]
         wheels = tuple(Wheel(**cast("dict[str, Any]", row)) for row in entry["wheels"])
         torch, driver = entry["torch"], entry["driver"]
+        major, minor = entry["capability"]
     except (OSError, ValueError, RecursionError, TypeError, LookupError):
         return None
     texts = all(type(text) is str and _VERSION.fullmatch(text) for text in (torch, driver))
     names = [wheel.name for wheel in wheels]
+    texts = texts and all(type(number) is int for number in (major, minor))
     if not texts or not wheels or len({*names}) < len(names) or not all(map(_is_valid, wheels)):
         return None
     digest = hashlib.sha256("".join(sorted(wheel.sha256 for wheel in wheels)).encode())
-    return WheelList(torch, driver, wheels, f"{torch}-{platform_key()}-{digest.hexdigest()[:12]}")
+    name = f"{torch}-{platform_key()}-{digest.hexdigest()[:12]}"
+    return WheelList(torch, driver, (major, minor), wheels, name)
 
 
 def _is_valid(wheel: Wheel) -> bool:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtWidgets import QApplication
 
+from app.downloads.policy import InstallProgress, InstallStep
 from app.settings.model_settings import ModelDefaults
+from app.state.gpu import GPUPhase, GPUView
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
 from app.ui.settings.fields import ChoiceButton
 from app.ui.settings.page import ABOUT, Preferences
-from engine import DeviceInfo, Fault, FaultKind, Restore, Sampling
+from engine import DeviceFault, DeviceInfo, DeviceRefusal, Fault, FaultKind, Restore, Sampling
 from fakes import MODEL
 from scenes_chat import show_menu
 from stage import Stage, flush, until
@@ -82,6 +85,86 @@ def settings_runs_on(stage: Stage) -> None:
     preferences = page(stage, runs_on="split")
     stage.state.set_devices((DeviceInfo("cuda", "NVIDIA GeForce RTX 4070"),))
     _scroll_to(preferences, "model")
+
+
+GPU = GPUView(
+    GPUPhase.OFFERED,
+    "NVIDIA GeForce RTX 4070",
+    12_878_610_432,
+    size_bytes=2_610_000_000,
+    unpacked_bytes=5_440_000_000,
+    can_get=True,
+)
+HALF = InstallProgress(InstallStep.DOWNLOADING, 1_204_000_000, GPU.size_bytes, 310.0)
+
+
+def _gpu(stage: Stage, **changed: Any) -> Preferences:
+    """The model settings of a computer with a GPU that is not used."""
+    preferences = page(stage)
+    refusal = DeviceRefusal(DeviceFault.NO_SUPPORT, "This build of torch has no CUDA.")
+    stage.state.set_devices((DeviceInfo("cuda", "", refusal=refusal),))
+    stage.wait_until_idle()
+    stage.states.gpu.set_view(replace(GPU, **changed))
+    _scroll_to(preferences, "model")
+    return preferences
+
+
+def settings_gpu_offered(stage: Stage) -> None:
+    _gpu(stage)
+
+
+def settings_gpu_unavailable(stage: Stage) -> None:
+    _gpu(
+        stage,
+        phase=GPUPhase.UNAVAILABLE,
+        problem="The NVIDIA driver is too old: version 535.183.01.",
+        remedy="Install version 580.65.06 or a newer one, then start Tokonoma again.",
+        can_get=False,
+    )
+
+
+def settings_gpu_installing(stage: Stage) -> None:
+    _gpu(stage, phase=GPUPhase.INSTALLING, progress=HALF, can_get=False)
+
+
+def settings_gpu_begun(stage: Stage) -> None:
+    _gpu(stage, phase=GPUPhase.BEGUN, done_bytes=HALF.done_bytes, can_remove=True)
+
+
+def settings_gpu_failed(stage: Stage) -> None:
+    preferences = _gpu(
+        stage,
+        phase=GPUPhase.FAILED,
+        problem="The GPU could not be used in a test.",
+        remedy="Update the NVIDIA driver, then try again.",
+        detail="RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        can_remove=True,
+    )
+    preferences.gpu.more.click()
+    flush()
+
+
+def settings_gpu_ready(stage: Stage) -> None:
+    _gpu(stage, phase=GPUPhase.READY, can_get=False, can_remove=True)
+
+
+def settings_gpu_in_use(stage: Stage) -> None:
+    preferences = _gpu(stage, phase=GPUPhase.IN_USE, can_get=False, can_remove=True)
+    stage.state.set_devices((DeviceInfo("cuda", GPU.gpu),))
+    _scroll_to(preferences, "model")
+
+
+def settings_gpu_not_used(stage: Stage) -> None:
+    """GPU support that ended the last start; the chat says so too."""
+    _gpu(
+        stage,
+        phase=GPUPhase.NOT_USED,
+        problem="Tokonoma ended while it was loading GPU support.",
+        remedy="Update the NVIDIA driver, then try again, or remove GPU support.",
+        can_get=False,
+        can_retry=True,
+        can_remove=True,
+    )
 
 
 def settings_storage(stage: Stage) -> None:
@@ -222,6 +305,14 @@ SCENES: dict[str, Scene] = {
         settings_language,
         settings_recommended,
         settings_model,
+        settings_gpu_offered,
+        settings_gpu_unavailable,
+        settings_gpu_installing,
+        settings_gpu_begun,
+        settings_gpu_failed,
+        settings_gpu_ready,
+        settings_gpu_in_use,
+        settings_gpu_not_used,
         settings_runs_on,
         settings_storage,
         settings_about,

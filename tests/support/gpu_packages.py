@@ -9,6 +9,7 @@ import base64
 import hashlib
 import io
 import json
+import random
 import subprocess
 import zipfile
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ FILES = {
     "torch/__init__.py": TORCH,
     "torch/cuda.py": CUDA,
     "torch/version.py": f"__version__ = '{VERSION}+cu130'\ncuda = '13.0'\n",
-    "torch/lib/libtorch_cuda.so": "library\n" * 40_000,
+    "torch/lib/libtorch_cuda.so": random.Random(1).randbytes(40_000).hex(),
 }
 TRITON = {
     "triton/__init__.py": "",
@@ -94,10 +95,9 @@ def write_list(path: Path, made: Mapping[str, bytes], address: str = "http://127
         }
         for name, content in made.items()
     ]
-    entry = {"torch": VERSION, "driver": "580.65.06", "wheels": rows}
-    path.write_text(
-        json.dumps({"version": 1, "platforms": {platform_key(): entry}}), encoding="utf-8"
-    )
+    entry: dict[str, object] = {"torch": VERSION, "driver": "580.65.06", "capability": [8, 0]}
+    entry["wheels"] = rows
+    path.write_text(json.dumps({"version": 1, "platforms": {platform_key(): entry}}))
     return path
 
 

@@ -22,11 +22,13 @@ from app.settings.table import GROUPS, SAMPLING, SETTINGS, Setting, Settings, is
 from app.settings.used_sampling import Origin, UsedValue
 from app.state.connections import ConnectionsState
 from app.state.devices import refusal_words
+from app.state.gpu import GPUState
 from app.state.snapshots import SessionState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
 from app.ui.settings.fields import ChoiceButton, segments_style, value_words
+from app.ui.settings.gpu import GPUSection
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
 from app.ui.theme.palette import Palette
@@ -75,13 +77,18 @@ class Preferences(ScrollPage):
     reload_requested = Signal()  # reload the model with the current settings
 
     def __init__(
-        self, settings: Settings, session_state: SessionState, connections: ConnectionsState
+        self,
+        settings: Settings,
+        session_state: SessionState,
+        connections: ConnectionsState,
+        gpu: GPUState,
     ) -> None:
         super().__init__(tr("Settings"))
         self._model_in_use = False
         self.rows: dict[str, PreferenceRow] = {}
         self.headings: dict[str, QLabel] = {}
         self.reload_line = ReloadLine()
+        self.gpu = GPUSection(gpu)
         self.storage = StorageSection(session_state)
         found = licences(paths.resources() / "licences")
         self.about = AboutSection(connections, has_licences=bool(found))
@@ -122,6 +129,8 @@ class Preferences(ScrollPage):
             for row in self.rows.values():
                 if SETTINGS[row.name].group == group:
                     content.addWidget(row)
+                if row.name == "runs_on" and group == "model":
+                    content.addWidget(self.gpu)
             if group == "storage":
                 content.addWidget(self.storage)
         content.addWidget(self.about)
@@ -143,6 +152,7 @@ class Preferences(ScrollPage):
         """Apply the colours of a theme."""
         super().apply_palette(palette)
         self.licences.apply_palette(palette)
+        self.gpu.apply_palette(palette)
         self.storage.chats.export_button.apply_palette(palette)
         for row in self.rows.values():
             if isinstance(row.field, ChoiceButton):

@@ -16,14 +16,12 @@ import pytest
 
 from app.downloads.gpu_packages import (
     GPUInstall,
-    InstallProgress,
-    InstallStep,
     TrialError,
     begun_bytes,
     is_begun,
     remove_others,
 )
-from app.downloads.policy import DownloadError, Stopped
+from app.downloads.policy import DownloadError, InstallProgress, InstallStep, Stopped
 from app.net.ledger import Purpose
 from app.net.offline import gate
 from downloading import QUICK

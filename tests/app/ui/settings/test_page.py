@@ -16,6 +16,7 @@ from app.settings.contacts import contacts
 from app.settings.table import GROUPS, SETTINGS, Settings, with_own, without_own
 from app.settings.used_sampling import Origin, UsedValue
 from app.state.connections import ConnectionsState
+from app.state.gpu import GPUState
 from app.state.snapshots import SavedSnapshots, SessionState
 from app.ui.settings.about import Licence, LicenceView, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
@@ -36,7 +37,8 @@ class Page:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.session_state = SessionState()
-        self.preferences = Preferences(settings, self.session_state, ConnectionsState())
+        self.gpu = GPUState()
+        self.preferences = Preferences(settings, self.session_state, ConnectionsState(), self.gpu)
         self.emitted: list[tuple[str, object]] = []
         self.preferences.changed.connect(self._change)
         self.preferences.given_up.connect(self._give_up)
