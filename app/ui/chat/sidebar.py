@@ -124,7 +124,7 @@ class Sidebar(QWidget):
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
-        top.setSpacing(8)
+        top.setSpacing(4)
         top.addWidget(self.new_button, 1)
         top.addWidget(self.preset_button)
         top.addWidget(self.hide_button)

@@ -74,6 +74,7 @@ class PanelContent(QWidget):
         # the chat, its settings before, and after
         self.title = label(tr("Chat settings"), "", READING)
         self.title.setFont(font(READING, QFont.Weight.Medium))
+        self.title.setWordWrap(True)
         self.reset_button = TextButton(tr("Reset all"), "link")
         self.undo_button = TextButton(tr("Undo reset"), "link")
         self.close_button = IconButton("close", tr("Close the chat settings"))
