@@ -97,7 +97,9 @@ def write_list(path: Path, made: Mapping[str, bytes], address: str = "http://127
     ]
     entry: dict[str, object] = {"torch": VERSION, "driver": "580.65.06", "capability": [8, 0]}
     entry["wheels"] = rows
-    path.write_text(json.dumps({"version": 1, "platforms": {platform_key(): entry}}))
+    path.write_text(
+        json.dumps({"version": 1, "platforms": {platform_key(): entry}}), encoding="utf-8"
+    )
     return path
 
 
