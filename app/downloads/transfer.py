@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 
 from app.downloads.partial import Part, delete_part, hash_file, part_path, read_part, sidecar_path
@@ -123,10 +124,16 @@ class FileDownload:
         )
         self.size_bytes, self.sha256 = self._known.size_bytes, self._known.sha256
         if keep < self._part.stat().st_size:
-            os.truncate(self._part, keep)
+            with self._open_part("r+b") as file:
+                file.truncate(keep)
         self._resumed, self.done_bytes = True, keep
         self._report(Phase.VERIFYING, tr("Checking the part downloaded before…"))
         self._hash = hash_file(self._part, self._check_stop)
+
+    def _open_part(self, mode: str) -> FileIO:
+        """Open the part; a virus scanner that reads it is waited for. Raises OSError, Stopped."""
+        path = disk_files.system_path(self._part)
+        return disk_files.retried(lambda: FileIO(path, mode), pause=self._pause)
 
     def _usable_bytes(self, part: Part) -> int:
         """How many bytes of a part can be kept."""
@@ -322,7 +329,7 @@ class FileDownload:
         self._checkpoint = (self.done_bytes, time.monotonic())
         self._report(Phase.RUNNING, self.note)
         refusal: Exception | None = None
-        with self._part.open("r+b" if self.done_bytes else "wb", buffering=0) as file:
+        with self._open_part("r+b" if self.done_bytes else "wb") as file:
             file.seek(self.done_bytes)
             try:
                 for piece in response.pieces():
@@ -411,7 +418,7 @@ class FileDownload:
                 if self._kind is MODEL
                 else tr("It was deleted. Try again later."),
             )
-        with self._part.open("rb+") as file:
+        with self._open_part("r+b") as file:
             magic = file.read(len(self._kind.magic))
             os.fsync(file.fileno())
         if magic != self._kind.magic:

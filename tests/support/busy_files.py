@@ -36,7 +36,7 @@ class BusyFiles:
     def _refusing(self, change: Callable[..., None]) -> Callable[..., None]:
         def attempt(*paths: str | Path, **more: object) -> None:
             for path in map(os.path.abspath, paths):
-                if self._left.get(path, 0) > 0:
+                if self._left.get(path, 0) > 0 and os.path.lexists(path):
                     self._left[path] -= 1
                     self.refusals += 1
                     raise refusal()

@@ -11,6 +11,7 @@ import pytest
 from app.downloads.partial import part_path
 from app.downloads.policy import DownloadError, Limits, Phase, Stopped
 from app.downloads.transfer import FileDownload, probe
+from busy_files import BusyFiles
 from downloading import (
     HALF,
     MODEL,
@@ -318,3 +319,27 @@ def test_probe_without_linked_headers_returns_the_length(hub: Hub) -> None:
     hub.files[MODEL].hashed = False
     told = probe(hub.url(MODEL))
     assert (told.size_bytes, told.sha256) == (SIZE, "")
+
+
+def test_a_finished_file_that_a_scanner_reads_gets_its_name_later(
+    hub: Hub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = BusyFiles(monkeypatch)
+    busy.hold(part_path(place), 4)
+    fetch(hub, place)
+    assert is_complete(hub, place)
+    assert busy.refusals == 4
+
+
+def test_waiting_for_a_scanner_can_be_stopped(
+    hub: Hub, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BusyFiles(monkeypatch).hold(part_path(place), 1_000_000)
+    job = download(hub, place)
+    stop = threading.Timer(1.0, job.stop)
+    stop.start()
+    with pytest.raises(Stopped):
+        job.run()
+    stop.join()
+    assert part_path(place).is_file()
+    assert not place.exists()
