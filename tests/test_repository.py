@@ -55,6 +55,7 @@ LIGHT_ENGINE = {
     "engine.state.disk.page_file",
     "engine.state.disk.sequence_file",
     "engine.machine.device",
+    "engine.machine.disk_files",
     "engine.machine.gpu_support",
     "engine.machine.gpu_wheels",
     "engine.machine.nvidia",

@@ -61,7 +61,9 @@ class GPUSection(QWidget):
         layout.addWidget(self.title)
         layout.addWidget(self.problem)
         layout.addWidget(self.words)
+        layout.addSpacing(2)
         layout.addWidget(self.bar)
+        layout.addSpacing(4)
         layout.addWidget(self._buttons)
         layout.addWidget(self.detail)
         self.get.clicked.connect(self.get_requested)
@@ -127,13 +129,13 @@ def _words(view: GPUView) -> tuple[str, str]:
         case GPUPhase.HIDDEN:
             return "", ""
         case GPUPhase.UNAVAILABLE:
-            return "", sentences(_not_used(view), view.problem, view.remedy)
+            unused = tr("Tokonoma does not use {gpu} of this computer.", gpu=_gpu(view))
+            return "", sentences(unused, view.problem, view.remedy)
         case GPUPhase.OFFERED:
             space = tr("It takes {size} of disk space.", size=size(view.unpacked_bytes))
             sent = tr("Nothing is sent before you click.")
-            return "", sentences(
-                _not_used(view), tr("Getting GPU support changes that."), space, sent
-            )
+            use = tr("With GPU support, models run on {gpu}, much faster.", gpu=_gpu(view))
+            return "", sentences(use, space, sent)
         case GPUPhase.BEGUN:
             done, whole = size(view.done_bytes), size(view.size_bytes)
             return "", tr("{done} of {size} are on this computer.", done=done, size=whole)
@@ -149,10 +151,6 @@ def _words(view: GPUView) -> tuple[str, str]:
             return "", tr("GPU support is removed at the next start.")
         case _:
             assert_never(view.phase)
-
-
-def _not_used(view: GPUView) -> str:
-    return tr("This computer has {gpu}, which Tokonoma does not use now.", gpu=_gpu(view))
 
 
 def _gpu(view: GPUView) -> str:

@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QApplication, QLayout, QLayoutItem, QWidget
 class WrapLayout(QLayout):
     """Lines of widgets in the direction of the window; `centred` ones, or from its beginning.
 
-    A widget is as wide as its size hint, and no wider than the layout.
+    A widget is as wide as its size hint, and no wider than the layout; lower ones are in the middle
+    of their line.
     """
 
     def __init__(
@@ -82,10 +83,12 @@ class WrapLayout(QLayout):
             whole = sum(size.width() for size in sizes) + gap * (len(line) - 1)
             before = (area.width() - whole) // 2 if self._centred else 0
             x = area.left() + (area.width() - before if mirrored else before)
+            tallest = max(size.height() for size in sizes)
             for item, size in zip(line, sizes, strict=True):
                 if move:
                     left = x - size.width() if mirrored else x
-                    item.setGeometry(QRect(QPoint(left, y), size))
+                    top = y + (tallest - size.height()) // 2
+                    item.setGeometry(QRect(QPoint(left, top), size))
                 x += -(size.width() + gap) if mirrored else size.width() + gap
-            y += max(size.height() for size in sizes) + gap
+            y += tallest + gap
         return max(y - gap - area.top(), 0)
