@@ -148,6 +148,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     bundling.add_argument(
         "--test", action="store_true", help="test the existing bundle instead of building one"
     )
+    listing = add("gpu-wheels", list_gpu_wheels, "List the packages of GPU support for a release.")
+    listing.add_argument("address", help="of a package index with CUDA builds, as pip takes it")
     wheel = add("wheel", make_wheel, "Build the package for pip, with the native kernels in it.")
     wheel.add_argument(
         "--platform", default="", help="of another platform, such as win_amd64 (default: this one)"
@@ -335,6 +337,12 @@ def make_bundle(options: argparse.Namespace) -> int:
     count, files = bundle.size(bundle.root(program))
     say(f"The bundle works: {count / 1e6:.0f} MB in {files} files. Start it with {program}")
     return 0
+
+
+def list_gpu_wheels(options: argparse.Namespace) -> int:
+    """Write the list that a bundle has in it when TOKONOMA_GPU_WHEELS names it."""
+    environment.ensure()
+    return _python(str(ROOT / "packaging" / "gpu_wheels.py"), options.address)
 
 
 def make_wheel(options: argparse.Namespace) -> int:

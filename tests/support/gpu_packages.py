@@ -60,11 +60,16 @@ int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m) {
 """
 
 
-def wheel(name: str, version: str, files: Mapping[str, str | bytes]) -> tuple[str, bytes]:
-    """File name and content of a wheel."""
+def wheel(
+    name: str, version: str, files: Mapping[str, str | bytes], more: str = ""
+) -> tuple[str, bytes]:
+    """File name and content of a wheel; `more` are further lines of its metadata."""
     info = f"{name}-{version}.dist-info"
     content = {path: _bytes(text) for path, text in files.items()}
-    content[f"{info}/METADATA"] = f"Name: {name}\nVersion: {version}\n".encode()
+    content[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    content[f"{info}/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}".encode()
+    )
     rows = [f"{path},sha256={_digest(body)},{len(body)}" for path, body in content.items()]
     content[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
     made = io.BytesIO()

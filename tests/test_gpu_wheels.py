@@ -1,0 +1,112 @@
+"""The list of the packages of GPU support, made from a package index on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import environment
+import gpu_wheels
+from engine import read_gpu_wheels
+from environment import Trouble
+from gpu_packages import FILES, TRITON, unpacked_bytes, wheel
+from hostile_hub import Hub, running
+
+PINNED = environment.pins(Path(environment.ROOT) / "packaging" / "requirements.txt")["torch"]
+
+
+class Index:
+    """A package index: its pages on one server, its files on another."""
+
+    def __init__(self, folder: Path, hub: Hub) -> None:
+        self.folder, self.hub = folder, hub
+        self.files: dict[str, bytes] = {}
+        self.address = ""
+
+    def put(self, name: str, version: str, files: dict[str, str], *requires: str) -> None:
+        lines = "".join(f"Requires-Dist: {each}\n" for each in requires)
+        file, content = wheel(name, version, files, lines)
+        self.files[file] = content
+        self.hub.put(f"pkgs/gpu/{file}", content)
+        page = self.folder / "simple" / gpu_wheels.normal(name) / "index.html"
+        page.parent.mkdir(parents=True)
+        url = (
+            f"{self.hub.endpoint}/cdn/pkgs/gpu/{file}#sha256={hashlib.sha256(content).hexdigest()}"
+        )
+        page.write_text(f'<html><body><a href="{url}">{file}</a></body></html>', encoding="utf-8")
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    with running() as hub:
+        made = Index(tmp_path, hub)
+        made.address = f"http://127.0.0.1:{server.server_address[1]}/simple"
+        yield made
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_list_has_what_the_cuda_build_needs_beyond_the_other_one(
+    index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index.put(
+        "torch", PINNED, FILES, "triton==3.7.1", "nvidia-cudnn-cu13==9.20.0", "typing-extensions"
+    )
+    index.put("triton", "3.7.1", TRITON)
+    index.put("nvidia_cudnn_cu13", "9.20.0", {"nvidia/cudnn/lib/libcudnn.so.9": "library"})
+    index.put("typing_extensions", "4.16.0", {"typing_extensions.py": ""})
+    path = tmp_path / "made" / "gpu_wheels.json"
+    assert gpu_wheels.main([index.address, "--out", str(path)]) == 0, capsys.readouterr().err
+    found = read_gpu_wheels(path)
+    assert found is not None
+    assert (found.torch, found.driver, found.capability) == (PINNED, "580.65.06", (8, 0))
+    names = [each.name for each in found.wheels]
+    assert [name.partition("-")[0] for name in names] == ["nvidia_cudnn_cu13", "torch", "triton"]
+    for each in found.wheels:
+        content = index.files[each.name]
+        assert each.size_bytes == len(content)
+        assert each.sha256 == hashlib.sha256(content).hexdigest()
+        assert each.unpacked_bytes == unpacked_bytes(content)
+        assert each.url.startswith(index.hub.endpoint)
+
+
+def test_an_index_without_a_cuda_build_is_refused(
+    index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index.put("torch", PINNED, FILES)
+    path = tmp_path / "made.json"
+    assert gpu_wheels.main([index.address, "--out", str(path)]) == 1
+    assert "no CUDA build of torch with Triton" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_cuda_of_unknown_drivers_is_refused() -> None:
+    rows = [
+        {"metadata": {"name": name}, "download_info": {}} for name in ("triton", "nvidia-x-cu99")
+    ]
+    with pytest.raises(Trouble, match="add it to DRIVERS"):
+        gpu_wheels.list_of(rows, PINNED)
+
+
+def test_the_entries_of_other_platforms_stay(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    for platform in ("cp311-linux-x86_64", "cp311-win32-amd64"):
+        gpu_wheels.write(path, {"platform": platform, "wheels": []})
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    assert sorted(stored["platforms"]) == ["cp311-linux-x86_64", "cp311-win32-amd64"]
