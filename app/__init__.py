@@ -1,3 +1,7 @@
 """Tokonoma: a desktop chat application for language models on the user's own machine."""
 
 __version__ = "0.1.0"
+
+# The https address of the file that describes the newest release, in the form that is described
+# in `app.updates.feed`; whoever builds the app for others sets it. "": it looks for none.
+UPDATE_ADDRESS = ""

@@ -409,5 +409,7 @@ def purpose_words(purpose: Purpose) -> str:
             return tr("for answers in your chats")
         case Purpose.MODELS:
             return tr("for its list of models")
+        case Purpose.UPDATE:
+            return tr("a newer version of Tokonoma; only the request is sent")
         case Purpose.DISCOVERY:
             return tr("to find engines on this computer")

@@ -60,7 +60,9 @@ from app.chat.store_faults import StoreFaults
 from app.chat.titles import Titles
 from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
+from app.chat.updates import Updates
 from app.domain.chat_settings import NO_SETTINGS
+from app.domain.deltas import AnswerUsage
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.model_ref import Local, ModelRef, local_path
@@ -169,7 +171,7 @@ class Controller(QObject):
             self.report,
             remote=outside.remote if outside else None,
             retrieval=self.retrieval,
-            used=lambda used, model: self.performance.on_answered(used, model),
+            used=self._on_used,
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
             reached=lambda model, fault: self.network.connections.on_answer(model, fault),
@@ -370,6 +372,9 @@ class Controller(QObject):
             outside or Outside(), self.deletions, self,
         )  # fmt: skip
         self.gpu_support = GPUSupportController(state, states.gpu, lambda: self.settings, self)
+        self.updates = Updates(
+            state, states.updates, lambda: self.settings, self._own_files, parent=self
+        )
         self._faulted.connect(self.report)
 
     # --- life -----------------------------------------------------------------------------------
@@ -392,6 +397,7 @@ class Controller(QObject):
         self.collections.read()
         self.indexed_files.forget_unnamed()
         self.network.start()
+        self.updates.start()
         if model is not None:
             self.chat_models.use(Local(model))
         chosen = model or first_model(self.settings.last_model)
@@ -433,6 +439,7 @@ class Controller(QObject):
         self.library.close()
         self.network.close()
         self.gpu_support.close()
+        self.updates.close()
         self._own_files.close()
         self.transfer.end()
 
@@ -581,6 +588,10 @@ class Controller(QObject):
         self.switch.unload()
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _on_used(self, used: AnswerUsage, model: str) -> None:
+        self.performance.on_answered(used, model)
+        self.updates.on_answered(used.generated_tokens)
 
     def _load_for_answers(self, model: ModelRef | None) -> None:
         self.model_use.load_for_answers(model)

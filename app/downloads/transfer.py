@@ -44,6 +44,7 @@ class FileKind:
 
 MODEL = FileKind(b"GGUF", Purpose.DOWNLOAD)
 PACKAGE = FileKind(b"PK\x03\x04", Purpose.GPU_SUPPORT)  # a wheel is a ZIP file
+UPDATE = FileKind(b"", Purpose.UPDATE)  # of any kind: its hash is known
 
 
 class _InvalidResponse(Exception):

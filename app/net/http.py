@@ -205,9 +205,11 @@ def send_request(
     stall_seconds: float = 30.0,
     cancellation: Cancellation | None = None,
     purpose: Purpose = Purpose.DOWNLOAD,
+    same_host: bool = False,
 ) -> Response:
     """Send a request and follow up to `MAX_REDIRECTS` redirects; the body is not read yet.
 
+    With `same_host`, a redirect to another host or port is not followed.
     `stall_seconds` is the read timeout. Raises WebError, also when cancelled or offline.
     """
     import httpx
@@ -232,7 +234,7 @@ def send_request(
         if redirect is None:
             return result
         result.close()
-        _check_redirect(request, redirect)
+        _check_redirect(request, redirect, same_host)
         request = redirect
     raise WebError(
         tr("{host} redirects in a loop.", host=request.url.host),
@@ -469,8 +471,13 @@ def tls_context(certificates: str) -> ssl.SSLContext:
     return context
 
 
-def _check_redirect(request: httpx.Request, redirect: httpx.Request) -> None:
+def _check_redirect(request: httpx.Request, redirect: httpx.Request, same_host: bool) -> None:
     """Raise WebError when a redirect may not be followed."""
+    if same_host and (request.url.host, request.url.port) != (redirect.url.host, redirect.url.port):
+        raise WebError(
+            tr("{host} redirects to another server, {other}, which was not asked.",
+               host=request.url.host, other=redirect.url.host)
+        )  # fmt: skip
     if request.url.scheme == "https" and redirect.url.scheme != "https":
         raise WebError(
             tr("{host} redirects to an address that is not secure.", host=request.url.host)

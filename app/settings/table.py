@@ -367,6 +367,7 @@ class Settings:
     ] = 5.0
 
     offline: Annotated[bool, Setting()] = False
+    check_updates: Annotated[bool, Setting()] = False  # look for a newer version once a week
     serve: Annotated[bool, Setting()] = False  # let other programs use the models
     serve_closed: Annotated[bool, Setting()] = False  # also when the window is closed
     serve_texts: Annotated[bool, Setting()] = False  # its log holds texts

@@ -20,6 +20,7 @@ from app.state.server import ServerState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
 from app.state.transfer import TransferState
+from app.state.updates import UpdateState
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,4 @@ class States:
     indexing: IndexingState = field(default_factory=IndexingState)
     gpu: GPUState = field(default_factory=GPUState)
     collections: CollectionsState = field(default_factory=CollectionsState)
+    updates: UpdateState = field(default_factory=UpdateState)

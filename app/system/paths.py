@@ -65,6 +65,12 @@ def windows_program(*place: str) -> Path:
     return Path(os.environ.get("SYSTEMROOT", "C:\\Windows"), *place)
 
 
+def changelog() -> Path:
+    """Release notes, Markdown: among the resources of a bundle, or in the source code."""
+    bundled = resources() / "changelog.md"
+    return bundled if bundled.is_file() else resources().parent / "packaging" / "changelog.md"
+
+
 def _home(folder: str) -> Path | None:
     """The folder inside TOKONOMA_HOME, when that is set."""
     home = os.environ.get("TOKONOMA_HOME")

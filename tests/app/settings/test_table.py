@@ -34,6 +34,7 @@ def _everything_changed():
         last_model="/models/Bonsai é.gguf",
         last_elsewhere="a1 /models/b é.gguf",
         offer_better_model=False,
+        check_updates=True,
         notify="off",
         model_titles="on",
         zoom=150,

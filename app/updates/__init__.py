@@ -1,0 +1,1 @@
+"""Newer versions of the app: looking for one, its package, and what an update leaves behind."""
