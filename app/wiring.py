@@ -17,6 +17,8 @@ from app.chat.rewritten import SAVED_NOTICE
 from app.chat.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.store_faults import NEWER_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
+from app.chat.updates import NEWS_NOTICE
+from app.chat.updates import NOTICE as UPDATE_NOTICE
 from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
@@ -37,6 +39,7 @@ from app.ui.file_dialogs import choose_place
 from app.ui.theme.theme import Theme
 from app.ui.transcript.endings import ending
 from app.ui.widgets.activation import Activation
+from app.ui.widgets.links import open_link
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.widgets.tray import ServerTray
 from app.ui.window import Window
@@ -122,6 +125,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             window.open_panel("format")
         elif kind == NEWER_NOTICE:
             export_all(window, controller, ExportFormat.JSON)
+        elif kind in (UPDATE_NOTICE, NEWS_NOTICE):
+            controller.close_notice(kind)
+            page = window.open_settings()
+            page.show_notes() if kind == NEWS_NOTICE else page.show_updates()
         elif kind == SERVED_NOTICE:
             controller.network.served_answers.do_now()
         else:
@@ -660,6 +667,7 @@ def connect_preferences(
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
     connect_gpu(page.gpu, window, controller.gpu_support)
+    connect_updates(page, window, controller)
     page.reload_requested.connect(controller.model_use.reload)
     page.given_up.connect(controller.reset_sampling)
     controller.settings_changed.connect(show_settings)
@@ -680,3 +688,16 @@ def connect_gpu(section: GPUSection, window: Window, controller: GPUSupportContr
     section.retry_requested.connect(controller.retry)
     section.remove_requested.connect(controller.remove)
     section.restart_requested.connect(start_again)
+
+
+def connect_updates(page: Preferences, window: Window, controller: Controller) -> None:
+    """Connect what the settings page says of newer versions."""
+    section, updates = page.about.updates, controller.updates
+    section.check_requested.connect(updates.check)
+    section.get_requested.connect(updates.get)
+    section.stop_requested.connect(updates.stop_getting)
+    section.install_requested.connect(updates.install)
+    section.folder_requested.connect(show_in_folder)
+    section.page_requested.connect(open_link)
+    section.removal_requested.connect(updates.remove_leftover)
+    updates.installing.connect(window.quit)

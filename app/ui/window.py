@@ -344,20 +344,21 @@ class Window(QWidget):
         """Show the model library instead of the conversation."""
         self.show_page(self.library)
 
-    def open_settings(self) -> None:
+    def open_settings(self) -> Preferences:
         """Show the settings page instead of the conversation; creates it on first use."""
         if self.preferences is None:
             from app.ui.settings.page import Preferences
 
             states, settings = self._states, self._settings()
             self.preferences = Preferences(
-                settings, states.sessions, states.connections, states.gpu
+                settings, states.sessions, states.connections, states.gpu, states.updates
             )
             self.preferences.performance_requested.connect(self.performance.toggle)
             self.preferences.connections_requested.connect(self.connections.toggle)
             self.add_page(self.preferences)
             self.preferences_made.emit(self.preferences)
         self.show_page(self.preferences)
+        return self.preferences
 
     def close_page(self) -> None:
         """Show the conversation, if another page is shown."""

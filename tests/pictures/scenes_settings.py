@@ -44,7 +44,7 @@ def page(stage: Stage, **changed: object) -> Preferences:
     return stage.window.preferences
 
 
-def _scroll_to(preferences: Preferences, group: str) -> None:
+def scroll_to(preferences: Preferences, group: str) -> None:
     """Scroll a section to the top of the viewport."""
     QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
     view = preferences.view
@@ -74,17 +74,17 @@ def settings_recommended(stage: Stage) -> None:
     stage.window.open_settings()
     stage.wait_until_idle()
     assert stage.window.preferences is not None
-    _scroll_to(stage.window.preferences, "answers")
+    scroll_to(stage.window.preferences, "answers")
 
 
 def settings_model(stage: Stage) -> None:
-    _scroll_to(page(stage), "model")
+    scroll_to(page(stage), "model")
 
 
 def settings_runs_on(stage: Stage) -> None:
     preferences = page(stage, runs_on="split")
     stage.state.set_devices((DeviceInfo("cuda", "NVIDIA GeForce RTX 4070"),))
-    _scroll_to(preferences, "model")
+    scroll_to(preferences, "model")
 
 
 GPU = GPUView(
@@ -105,7 +105,7 @@ def _gpu(stage: Stage, **changed: Any) -> Preferences:
     stage.state.set_devices((DeviceInfo("cuda", "", refusal=refusal),))
     stage.wait_until_idle()
     stage.states.gpu.set_view(replace(GPU, **changed))
-    _scroll_to(preferences, "model")
+    scroll_to(preferences, "model")
     return preferences
 
 
@@ -151,7 +151,7 @@ def settings_gpu_ready(stage: Stage) -> None:
 def settings_gpu_in_use(stage: Stage) -> None:
     preferences = _gpu(stage, phase=GPUPhase.IN_USE, can_get=False, can_remove=True)
     stage.state.set_devices((DeviceInfo("cuda", GPU.gpu),))
-    _scroll_to(preferences, "model")
+    scroll_to(preferences, "model")
 
 
 def settings_gpu_not_used(stage: Stage) -> None:
@@ -168,11 +168,11 @@ def settings_gpu_not_used(stage: Stage) -> None:
 
 
 def settings_storage(stage: Stage) -> None:
-    _scroll_to(page(stage), "storage")
+    scroll_to(page(stage), "storage")
 
 
 def settings_about(stage: Stage) -> None:
-    _scroll_to(page(stage), ABOUT)
+    scroll_to(page(stage), ABOUT)
 
 
 def settings_changed(stage: Stage) -> None:
@@ -182,12 +182,12 @@ def settings_changed(stage: Stage) -> None:
 def settings_changed_below(stage: Stage) -> None:
     preferences = page(stage, **CHANGED)
     preferences.rows["threads"].field.picked.emit(2)
-    _scroll_to(preferences, "model")
+    scroll_to(preferences, "model")
 
 
 def settings_wrong_proxy(stage: Stage) -> None:
     preferences = page(stage)
-    _scroll_to(preferences, "downloads")
+    scroll_to(preferences, "downloads")
     _type(preferences, "hub_endpoint", "http://mirror.example")
     _type(preferences, "proxy", "socks5://proxy.example:1080")
     _type(preferences, "context", "many")
@@ -202,7 +202,7 @@ def settings_nothing_saved(stage: Stage) -> None:
             remedy="Free some space, or give saved reading less.",
         )
     )
-    _scroll_to(preferences, "storage")
+    scroll_to(preferences, "storage")
 
 
 def settings_focus(stage: Stage) -> None:
@@ -224,13 +224,13 @@ def settings_narrow(stage: Stage) -> None:
 
 def settings_narrow_below(stage: Stage) -> None:
     _narrow(stage)
-    _scroll_to(page(stage, **CHANGED), "downloads")
+    scroll_to(page(stage, **CHANGED), "downloads")
     flush()
 
 
 def settings_narrow_storage(stage: Stage) -> None:
     _narrow(stage)
-    _scroll_to(page(stage), "storage")
+    scroll_to(page(stage), "storage")
     flush()
 
 

@@ -45,6 +45,7 @@ import scenes_settings
 import scenes_tables
 import scenes_transfer
 import scenes_trash
+import scenes_updates
 from app.ui.language import set_language
 from scenes_chat import Scene, fill
 from stage import Stage
@@ -72,6 +73,7 @@ SCENES: dict[str, Scene] = {
     **scenes_elsewhere.SCENES,
     **scenes_search.SCENES,
     **scenes_settings.SCENES,
+    **scenes_updates.SCENES,
     **scenes_transfer.SCENES,
     **scenes_trash.SCENES,
 }
@@ -114,6 +116,7 @@ HIGH_CONTRAST = (
     "connections_busy",
     "connections_engines",
     "remote_answer",
+    "updates_newer",
 )
 SCALED = ("empty", "long_answer", "picker", "panel_set", "connections_busy", "remote_answer")
 

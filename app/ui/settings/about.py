@@ -20,11 +20,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import __version__
 from app.settings.contacts import contacts
 from app.settings.table import Settings
 from app.state.connections import ConnectionsState
+from app.state.updates import UpdateState
 from app.system.translation import isolated, tr
+from app.ui.settings.updates import UpdatesSection
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
 from app.ui.widgets.controls import IconButton, TextButton, label
@@ -65,12 +66,13 @@ class AboutSection(QWidget):
     licences_requested = Signal()
     performance_requested = Signal()
 
-    def __init__(self, connections: ConnectionsState, *, has_licences: bool) -> None:
+    def __init__(
+        self, connections: ConnectionsState, updates: UpdateState, *, has_licences: bool
+    ) -> None:
         """`has_licences` is whether licence texts are installed."""
         super().__init__()
-        self._connections, self._settings = connections, Settings()
-        self.version = label(f"Tokonoma {__version__}", "", BODY)
-        self.version.setFont(font(BODY, QFont.Weight.Medium))
+        self._connections, self._updates, self._settings = connections, updates, Settings()
+        self.updates = UpdatesSection(updates)
         self.promise = _wrapped("")
         self.contacts = _wrapped("")
         self.links = _wrapped(
@@ -89,10 +91,11 @@ class AboutSection(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 8, 0, 8)
         layout.setSpacing(4)
-        for widget in (self.version, self.promise, self.contacts, self.links):
+        for widget in (self.updates, self.promise, self.contacts, self.links):
             layout.addWidget(widget)
         layout.addLayout(row)
         connections.changed.connect(self._show_contacts)
+        updates.changed.connect(self._show_contacts)
         self.set_narrow(False)
 
     def set_narrow(self, narrow: bool) -> None:
@@ -106,6 +109,7 @@ class AboutSection(QWidget):
     def show_settings(self, settings: Settings) -> None:
         """List the servers that the app contacts with these settings."""
         self._settings = settings
+        self.updates.show_settings(settings)
         self._show_contacts()
 
     def _show_contacts(self) -> None:
@@ -114,6 +118,10 @@ class AboutSection(QWidget):
             *contacts(settings),
             *((row.host, tr("in chats with its models")) for row in engines),
         ]
+        if host := self._updates.status.host:
+            weekly = tr("once a week, for the number of the newest version")
+            asked = tr("when you look for a newer version")
+            lines.append((host, weekly if settings.check_updates else asked))
         self.promise.setText(_promise(settings, elsewhere=bool(engines)))
         shown = (
             ""

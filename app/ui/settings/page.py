@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import assert_never
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -24,14 +25,16 @@ from app.state.connections import ConnectionsState
 from app.state.devices import refusal_words
 from app.state.gpu import GPUState
 from app.state.snapshots import SessionState
+from app.state.updates import UpdateState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
 from app.ui.settings.fields import ChoiceButton, segments_style, value_words
 from app.ui.settings.gpu import GPUSection
+from app.ui.settings.notes import NotesView
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.controls import (
     Column,
     TextButton,
@@ -82,6 +85,7 @@ class Preferences(ScrollPage):
         session_state: SessionState,
         connections: ConnectionsState,
         gpu: GPUState,
+        updates: UpdateState,
     ) -> None:
         super().__init__(tr("Settings"))
         self._model_in_use = False
@@ -91,8 +95,10 @@ class Preferences(ScrollPage):
         self.gpu = GPUSection(gpu)
         self.storage = StorageSection(session_state)
         found = licences(paths.resources() / "licences")
-        self.about = AboutSection(connections, has_licences=bool(found))
+        self.about = AboutSection(connections, updates, has_licences=bool(found))
         self.licences = LicenceView(found)
+        self.notes: NotesView | None = None  # created on demand
+        self._palette = LIGHT
         self.connections_button = TextButton(tr("Connections"), "outlined")
         self._make_rows()
         self._lay_out()
@@ -144,6 +150,8 @@ class Preferences(ScrollPage):
         self.about.licences_requested.connect(self.show_licences)
         self.about.performance_requested.connect(self.performance_requested)
         self.licences.closed.connect(self._close_licences)
+        self.about.updates.changed.connect(self.changed)
+        self.about.updates.notes_requested.connect(self.show_notes)
         self.follow_focus()
 
     # --- called by the window and the wiring ----------------------------------------------------
@@ -151,8 +159,11 @@ class Preferences(ScrollPage):
     def apply_palette(self, palette: Palette) -> None:
         """Apply the colours of a theme."""
         super().apply_palette(palette)
+        self._palette = palette
         self.licences.apply_palette(palette)
         self.gpu.apply_palette(palette)
+        if self.notes is not None:
+            self.notes.apply_palette(palette)
         self.storage.chats.export_button.apply_palette(palette)
         for row in self.rows.values():
             if isinstance(row.field, ChoiceButton):
@@ -195,7 +206,29 @@ class Preferences(ScrollPage):
         self._pages.setCurrentIndex(1)
         self.licences.open()
 
+    def show_notes(self, notes: str = "") -> None:
+        """Show the notes of a release, Markdown; "": those of this version and former ones."""
+        if self.notes is None:
+            self.notes = NotesView()
+            self.notes.apply_palette(self._palette)
+            self._pages.addWidget(self.notes)
+            self.notes.closed.connect(self._close_notes)
+        self._pages.setCurrentWidget(self.notes)
+        self.notes.show_notes(notes or _own_notes())
+
+    def show_updates(self) -> None:
+        """Scroll to what is said of newer versions."""
+        QTimer.singleShot(0, self, self._scroll_to_updates)  # it is laid out by then
+
     # --- steps ----------------------------------------------------------------------------------
+
+    def _scroll_to_updates(self) -> None:
+        top = self.headings[ABOUT].mapTo(self.column, QPoint()).y()
+        self.view.verticalScrollBar().setValue(top)
+
+    def _close_notes(self) -> None:
+        self._pages.setCurrentIndex(0)
+        self.about.updates.notes.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _on_changed(self, name: str, value: object) -> None:
         if SETTINGS[name].at_load and self._model_in_use:
@@ -237,6 +270,15 @@ QListWidget::item:selected {{ border-color: {line}; }}
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._pages.setCurrentIndex(0)
+
+
+def _own_notes() -> str:
+    """The release notes that came with the app, without their title."""
+    try:
+        text = paths.changelog().read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return re.sub(r"\A# .*\n", "", text).strip()
 
 
 def origin_words(setting: Setting, used: UsedValue, model: str) -> str:

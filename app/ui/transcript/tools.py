@@ -50,6 +50,7 @@ class Tools(QObject):
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
         self._layout = layout
+        self.only_copy = False  # the text is no answer: nothing else can be done with it
         self.busy = False  # an answer is being generated
         self.can_read = False  # the system can read aloud
         self.reading: int | None = None  # message that is read aloud
@@ -76,6 +77,8 @@ class Tools(QObject):
                 speech=self._speech(message.message.id),
                 passages=self._passages(message),
             )
+        if self.only_copy:
+            tools = [tool for tool in tools if tool.name == "copy"]
         edge = stack.column if message.is_user else 0.0
         areas = message_tools.place(
             tools, self._layout.style, edge, message.tools_top, from_right=message.is_user

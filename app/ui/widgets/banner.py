@@ -17,6 +17,8 @@ _NEWS = {
     "imported": "check",
     "exported": "check",
     "saved": "check",
+    "news": "check",
+    "update": "arrow_down",
 }  # icons of the notices that are about no problem, by kind
 
 

@@ -18,6 +18,7 @@ from app.settings.used_sampling import Origin, UsedValue
 from app.state.connections import ConnectionsState
 from app.state.gpu import GPUState
 from app.state.snapshots import SavedSnapshots, SessionState
+from app.state.updates import UpdateState
 from app.ui.settings.about import Licence, LicenceView, licences
 from app.ui.settings.fields import LineField, NumberField, Segments, TextField
 from app.ui.settings.page import ABOUT, Preferences
@@ -38,7 +39,9 @@ class Page:
         self.settings = settings
         self.session_state = SessionState()
         self.gpu = GPUState()
-        self.preferences = Preferences(settings, self.session_state, ConnectionsState(), self.gpu)
+        self.preferences = Preferences(
+            settings, self.session_state, ConnectionsState(), self.gpu, UpdateState()
+        )
         self.emitted: list[tuple[str, object]] = []
         self.preferences.changed.connect(self._change)
         self.preferences.given_up.connect(self._give_up)
