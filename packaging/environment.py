@@ -213,8 +213,16 @@ def _make_venv() -> None:
         check=False,
     )
     if made.returncode != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        output = made.stdout + made.stderr
+        if "No module named venv" in output or "ensurepip is not" in output:
+            raise Trouble(
+                "This Python cannot create virtual environments: install the package python3-venv "
+                "(`sudo apt install python3-venv`; elsewhere your system's venv and pip for "
+                "Python) and run the command again."
+            )
         raise Trouble(
-            f"{last_lines(made.stdout + made.stderr)}\n"
+            f"{last_lines(output)}\n"
             "Python could not create the virtual environment, as above; install Python's venv and "
             "pip (on Debian and Ubuntu the package python3-venv) and run the command again."
         )

@@ -26,10 +26,7 @@ def make(bundle: Path, out: Path) -> Path:
         tree.write(share / "lintian" / "overrides" / tree.NAME, overrides)
         tree.write(root / "DEBIAN" / "control", control(bundle, root))
         file = out / f"{tree.NAME}_{version()}_{architecture()}.deb"
-        # Debian 12 and Ubuntu 22.04, the oldest systems of this glibc, read zstd as well, but
-        # lintian and older tools do not; xz is also smaller.
-        threads = "--threads-max=0"
-        tree.run("dpkg-deb", "-Zxz", "-z6", threads, "--root-owner-group", "--build", root, file)
+        tree.run("dpkg-deb", "-Zxz", "-z6", "--root-owner-group", "--build", root, file)
     return file
 
 

@@ -1,6 +1,6 @@
 """The files of a Linux package, laid out as they are installed: program, menu entry, manual, texts.
 
-Packages of both kinds contain the same tree. Bundle files are hard links where the disk allows.
+Packages of both kinds contain the same tree.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def lay_out(bundle: Path, root: Path) -> None:
         bundle,
         place,
         symlinks=True,
-        copy_function=_link,
         ignore=lambda folder, _: _NOT_INSTALLED if Path(folder) == bundle else (),
     )
     shutil.copytree(bundle / "share", root / "usr" / "share")
@@ -151,14 +150,6 @@ def _copyright(bundle: Path) -> str:
 def _is_elf(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(4) == b"\x7fELF"
-
-
-def _link(source: str, target: str) -> None:
-    """Link a file, or copy it where the disk has no links."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def write(path: Path, text: str) -> None:

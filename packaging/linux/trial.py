@@ -69,7 +69,7 @@ def try_deb(root: Root, suite: str, file: Path, newer: Path, pictures: Path | No
         say(f"{name}: upgraded in place to {_NEXT}, and opened with the same data.")
     say(f"{name}: Wayland: {_wayland(root, suite, [tree.NAME])}")
     root.run("apt-get", "remove", "-y", "-qq", tree.NAME)
-    root.run("apt-get", "purge", "-y", "-qq", tree.NAME)
+    root.run("dpkg", "--purge", tree.NAME)
     rest = root.run("sh", "-c", f"find / -xdev -name '*{tree.NAME}*' -not -path '{HOME}/*'").split()
     rest = [path for path in rest if not path.startswith(("/proc", "/sys", "/dev", "/tmp"))]
     if rest:
