@@ -45,9 +45,10 @@ class History:
     @property
     def checked(self) -> float:
         """When a newer version was looked for last, in Unix seconds; 0: never."""
-        value = self._read().get("checked")
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number and 0 <= value < 1e12 else 0.0
+        value: object = self._read().get("checked")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return 0.0
+        return float(value) if 0 <= value < 1e12 else 0.0
 
     @property
     def offered(self) -> str:

@@ -66,7 +66,8 @@ install_all() {
         cp "$here/share/icons/$icon" "$data/icons/$icon"
     done
     if [ -L "$link" ] || [ ! -e "$link" ]; then
-        ln -sfn "$program" "$link"
+        ln -sfn "$program" "$link.part"
+        mv -fT "$link.part" "$link" # at once: there is no moment without the program
     else
         echo "$link is another program and stays as it is." >&2
     fi
