@@ -88,7 +88,7 @@ class Answers:
         *,
         remote: RemoteEngines | None = None,
         retrieval: Retrieval | None = None,
-        used: Callable[[AnswerUsage, str], None] = lambda _used, _model: None,
+        used: Callable[[AnswerUsage, str, bool], None] = lambda _used, _model, _here: None,
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
         reached: Callable[[Remote, RemoteFaultKind | None], None] = lambda _model, _fault: None,
@@ -406,7 +406,7 @@ class Answers:
             details=details,
         )
         self._end(running, ending)
-        self._on_used(used, running.name)
+        self._on_used(used, running.name, running.elsewhere is None)
 
     def _on_failed(self, running: RunningAnswer, failed: AnswerFailed, used: AnswerUsage) -> None:
         """Mark the answer as failed; what an engine elsewhere took until then is kept."""

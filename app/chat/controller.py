@@ -589,9 +589,11 @@ class Controller(QObject):
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _on_used(self, used: AnswerUsage, model: str) -> None:
+    def _on_used(self, used: AnswerUsage, model: str, is_here: bool) -> None:
+        """A model has answered, on this computer or elsewhere."""
         self.performance.on_answered(used, model)
-        self.updates.on_answered(used.generated_tokens)
+        if is_here:
+            self.updates.on_answered(used.generated_tokens)
 
     def _load_for_answers(self, model: ModelRef | None) -> None:
         self.model_use.load_for_answers(model)
