@@ -59,7 +59,6 @@ LIGHT_ENGINE = {
     "engine.machine.gpu_support",
     "engine.machine.gpu_wheels",
     "engine.machine.nvidia",
-    "engine.machine.disk_files",
     "engine.machine.file_lock",
     "engine.machine.torch_library",
     "engine.errors",
