@@ -12,13 +12,16 @@ import base64
 import contextlib
 import functools
 import logging
+import math
 import os
 import re
 import socket
 import ssl
+import sys
 import threading
+import time
 import urllib.parse
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 10
 CONNECT_SECONDS = 10.0
+_POLL_SECONDS = 0.1  # between two looks at the cancellation while a read waits
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # CA bundles of common systems: a bundled OpenSSL only knows the path of its build machine.
 _CERTIFICATES = (
@@ -93,13 +97,15 @@ class Linked:
 
 
 class Cancellation(threading.Event):
-    """An event that aborts its request when it is set, from any thread.
+    """An event that aborts its request when it is set, from any thread, some 0.1 s later at most.
 
     It cannot abort a connection attempt, which times out after `CONNECT_SECONDS`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, polls: bool = sys.platform == "win32") -> None:
+        """`polls`: the system does not end a read of a socket that is shut down."""
         super().__init__()
+        self._polls = polls
         self._guard = threading.Lock()
         self._connection: socket.socket | None = None
         self._is_cut = False
@@ -127,6 +133,27 @@ class Cancellation(threading.Event):
                 self._connection = connection.dup()
             if self._is_cut:
                 self.cut()
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")) and self._polls:
+            stream = facts["return_value"]
+            stream.read = self._polled(stream.read)
+
+    def _polled(self, read: Callable[..., bytes]) -> Callable[..., bytes]:
+        """A read that ends soon after the cancellation, for systems where a shut socket waits on."""
+        import httpcore
+
+        def attempt(most_bytes: int, timeout: float | None = None) -> bytes:
+            end = math.inf if timeout is None else time.monotonic() + timeout
+            while True:
+                left = max(end - time.monotonic(), 0.0)
+                try:
+                    return read(most_bytes, min(left, _POLL_SECONDS))
+                except httpcore.ReadTimeout:
+                    if self._is_cut:
+                        raise httpcore.ReadError("cancelled") from None
+                    if left <= _POLL_SECONDS:
+                        raise
+
+        return attempt
 
     def release(self) -> None:
         """Close the duplicated socket, after the connection was closed."""

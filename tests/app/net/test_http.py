@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from app.downloads.transfer import DownloadError, FileDownload, Limits, Stopped
 from app.net.http import (
+    Cancellation,
     Proxy,
     WebError,
     check_address,
@@ -411,3 +412,38 @@ def test_network_errors_become_web_errors(error: Exception, says: str) -> None:
     assert str(told).startswith(says)
     assert told.retry
     assert told.remedy
+
+
+class DeafSocket(Cancellation):
+    """A cancellation whose socket waits on when it is shut down, as on Windows."""
+
+    def __init__(self) -> None:
+        super().__init__(polls=True)
+
+    def cut(self) -> None:
+        self._is_cut = True
+
+
+def test_a_waiting_read_ends_where_a_shut_socket_waits_on(hub: Hub) -> None:
+    hub.faults.append(Fault(stall_after=25_000))
+    stop = DeafSocket()
+    response = send_request(hub.url(MODEL), stall_seconds=60, cancellation=stop)
+    ending = threading.Timer(0.3, stop.set)
+    ending.start()
+    with pytest.raises(WebError):
+        response.read_all(100_000)
+    ending.join()
+    response.close()
+    hub.released.set()
+
+
+def test_a_read_that_is_looked_at_times_out_as_any_other(hub: Hub) -> None:
+    hub.faults.append(Fault(stall_after=0))
+    started = time.monotonic()
+    response = send_request(hub.url(MODEL), stall_seconds=0.5, cancellation=DeafSocket())
+    with pytest.raises(WebError) as caught:
+        response.read_all(100_000)
+    assert caught.value.retry
+    assert time.monotonic() - started >= 0.4
+    response.close()
+    hub.released.set()

@@ -179,6 +179,7 @@ def test_folder_that_is_a_file_raises_store_error(tmp_path):
     refused(tmp_path / "file" / "conversations.sqlite", "cannot be opened")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes")
 def test_unwritable_folder_raises_store_error():
     with tempfile.TemporaryDirectory() as name:  # not tmp_path: another user must reach it
         folder = Path(name)
