@@ -9,6 +9,8 @@ import glob
 from contextlib import suppress
 from pathlib import Path
 
+from engine import disk_files
+
 
 class OfNewer(Exception):
     """The file is of a newer version of the app."""
@@ -23,4 +25,4 @@ def remove_beside(path: Path) -> None:
     """Remove the files of older versions beside one that this version uses."""
     for each in path.parent.glob(f"{glob.escape(path.stem)}.v*{glob.escape(path.suffix)}*"):
         with suppress(OSError):  # tried again at the next start
-            each.unlink()
+            disk_files.delete(each)

@@ -8,7 +8,6 @@ needed, and its deletion is offered. A folder is only named if it is of this app
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any, cast
 from app.domain.release import InstallKind, version_of
 from app.system import json_file
 from app.updates.install import FORMER, Installed
+from engine import disk_files
 
 _MOST = 20  # versions that are remembered
 _INTERNAL, _GONE = "_internal", "_internal.deleted"
@@ -120,7 +120,7 @@ class History:
             remove(kept)
         for row in self._versions().values():
             if (gone := Path(str(row.get("folder", ""))) / _GONE).is_dir():
-                shutil.rmtree(gone)
+                disk_files.delete_folder(gone)
 
     def _note(self, **values: object) -> None:
         versions = self._versions()
@@ -156,11 +156,13 @@ def remove(folder: Path) -> None:
     if not is_folder_of_app(folder):
         raise FileNotFoundError(2, os.strerror(2), str(folder))
     gone = folder / _GONE
-    shutil.rmtree(gone, ignore_errors=True)
-    (folder / _INTERNAL).rename(gone)
+    with suppress(OSError):
+        disk_files.delete_folder(gone)
+    disk_files.rename(folder / _INTERNAL, gone)
     for name in _FILES:
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "share", ignore_errors=True)
-    shutil.rmtree(gone)
+        disk_files.delete(folder / name)
+    with suppress(OSError):
+        disk_files.delete_folder(folder / "share")
+    disk_files.delete_folder(gone)
     with suppress(OSError):  # there are other files in it
         folder.rmdir()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -24,8 +25,8 @@ T = TypeVar("T")
 Pause = Callable[[float], object]  # waits for so many seconds; may raise to stop
 
 # Windows' errors of a file that is open elsewhere: access denied, sharing violation, locked, about
-# to be deleted, mapped. The first one is also that of a missing right, which waiting does not mend.
-_BUSY = frozenset((5, 32, 33, 303, 1224))
+# to be deleted (also what is in a folder), mapped. The first one is also that of a missing right, which waiting does not mend.
+_BUSY = frozenset((5, 32, 33, 145, 303, 1224))
 _BUSY_SECONDS = 2.0  # for which a refused change is tried again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two attempts
 _LONG = 240  # characters of a path: Windows allows 260, of a folder 248, unless it is marked
@@ -82,6 +83,16 @@ def delete(path: Path) -> None:
     name = system_path(path)
     with suppress(FileNotFoundError):
         retried(lambda: _unmarked(name, lambda: os.unlink(name)))
+
+
+def delete_folder(path: Path) -> None:
+    """Delete a folder with all in it; one that is not there is no error. Raises OSError."""
+
+    def unmark(change: Callable[[str], None], name: str, cause: object) -> None:
+        _unmarked(name, lambda: change(name))
+
+    with suppress(FileNotFoundError):
+        retried(lambda: shutil.rmtree(system_path(path), onerror=unmark))
 
 
 def read_bytes(path: Path) -> bytes:

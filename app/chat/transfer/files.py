@@ -41,7 +41,7 @@ def replaced(path: Path) -> Generator[IO[bytes]]:
     """A file that replaces `path` when all is written; raises TransferError, and then it does not."""
     fresh = path.with_name(f"{path.name}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk_files.make_folder(path.parent)
         try:
             with fresh.open("wb") as file:
                 yield file

@@ -59,7 +59,7 @@ def test_model_values_override_the_settings() -> None:
 )
 def test_invalid_value_is_skipped(tmp_path: Path, values: object) -> None:
     path = tmp_path / "models.json"
-    path.write_text(json.dumps({"defaults": {str(MODEL): values}}))
+    path.write_text(json.dumps({"defaults": {str(MODEL): values}}), encoding="utf-8")
     assert model_defaults.load(path) == {}
 
 
@@ -73,7 +73,10 @@ def test_no_json_content_prevents_the_start(
     tmp_path_factory: pytest.TempPathFactory, content: object
 ) -> None:
     path = tmp_path_factory.mktemp("config") / "models.json"
-    path.write_text(json.dumps({"defaults": content, "folders": content, "files": {"a": content}}))
+    path.write_text(
+        json.dumps({"defaults": content, "folders": content, "files": {"a": content}}),
+        encoding="utf-8",
+    )
     assert all(isinstance(key, Path) for key in model_defaults.load(path))
     assert all(folder.is_absolute() for folder in library_places.load(path).folders)
 
@@ -89,16 +92,20 @@ def test_damaged_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_places_keep_their_order_and_skip_relative_paths(tmp_path: Path) -> None:
     path = tmp_path / "library.json"
-    places = Places((Path("/b"), Path("/a")), (Path("/c.gguf"),))
+    b, a, c = (Path(f"/{name}").absolute() for name in ("b", "a", "c.gguf"))
+    places = Places((b, a), (c,))
     library_places.save(path, places)
     assert library_places.load(path) == places
-    path.write_text(json.dumps({"folders": ["relative", "/a", "/a", 7, "/x\0y"], "files": "no"}))
-    assert library_places.load(path) == Places((Path("/a"),), ())
+    path.write_text(
+        json.dumps({"folders": ["relative", str(a), str(a), 7, "/x\0y"], "files": "no"}),
+        encoding="utf-8",
+    )
+    assert library_places.load(path) == Places((a,), ())
 
 
 def test_keys_of_another_version_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "library.json"
-    path.write_text('{"newer": [1]}')
+    path.write_text('{"newer": [1]}', encoding="utf-8")
     library_places.save(path, Places())
     assert json_file.read(path) == {"newer": [1], "folders": [], "files": []}
 

@@ -149,7 +149,7 @@ def test_cache_choices_match_the_engine():
 )
 def test_invalid_value_becomes_the_default(tmp_path, caplog, name, value):
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps({name: value, "scale": 125}))
+    path.write_text(json.dumps({name: value, "scale": 125}), encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         assert load(path) == Settings(scale=125)
     assert name in caplog.text
@@ -167,7 +167,7 @@ def test_invalid_value_becomes_the_default(tmp_path, caplog, name, value):
 )
 def test_valid_address_is_kept(tmp_path, name, value):
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps({name: value}))
+    path.write_text(json.dumps({name: value}), encoding="utf-8")
     assert getattr(load(path), name) == value
 
 
@@ -180,7 +180,7 @@ def test_address_validation_never_raises(check, text):
 
 def test_integers_and_floats_are_converted(tmp_path):
     path = tmp_path / "settings.json"
-    path.write_text('{"temperature": 1, "top_k": 20.0}')
+    path.write_text('{"temperature": 1, "top_k": 20.0}', encoding="utf-8")
     loaded = load(path)
     assert (loaded.temperature, loaded.top_k) == (1.0, 20)
     assert type(loaded.temperature) is float
@@ -189,9 +189,9 @@ def test_integers_and_floats_are_converted(tmp_path):
 
 def test_keys_of_a_newer_version_stay_in_the_file(tmp_path):
     path = tmp_path / "settings.json"
-    path.write_text('{"from_the_future": [1], "top_k": 3}')
+    path.write_text('{"from_the_future": [1], "top_k": 3}', encoding="utf-8")
     save(path, replace(load(path), top_k=4))
-    stored = json.loads(path.read_text())
+    stored = json.loads(path.read_text(encoding="utf-8"))
     changed = {"from_the_future": [1], "top_k": 4, "own_sampling": "top_k"}
     assert stored == {**asdict(Settings()), **changed}
 
@@ -211,9 +211,13 @@ def test_a_chosen_sampling_value_is_the_users_even_if_it_is_the_usual_one(tmp_pa
 
 def test_an_unchosen_sampling_value_follows_the_usual_one(tmp_path):
     path = tmp_path / "settings.json"
-    path.write_text('{"temperature": 0.9, "top_k": 3, "own_sampling": "top_k"}')  # usual before
+    path.write_text(
+        '{"temperature": 0.9, "top_k": 3, "own_sampling": "top_k"}', encoding="utf-8"
+    )  # usual before
     assert load(path) == Settings(top_k=3, own_sampling="top_k")
-    path.write_text('{"temperature": 0.9, "top_k": 3}')  # of a version that kept no names
+    path.write_text(
+        '{"temperature": 0.9, "top_k": 3}', encoding="utf-8"
+    )  # of a version that kept no names
     assert load(path) == with_own(Settings(temperature=0.9, top_k=3), "temperature", "top_k")
 
 
@@ -231,7 +235,7 @@ def test_damaged_file_is_renamed_unchanged(tmp_path, caplog, content):
 
 def test_values_are_not_logged(tmp_path, caplog):
     path = tmp_path / "settings.json"
-    path.write_text('{"system_prompt": ["my secret"], "theme": "my secret"}')
+    path.write_text('{"system_prompt": ["my secret"], "theme": "my secret"}', encoding="utf-8")
     with caplog.at_level(logging.DEBUG):
         load(path)
     assert caplog.text
@@ -239,7 +243,7 @@ def test_values_are_not_logged(tmp_path, caplog):
 
 
 def test_uncreatable_folder_raises_settings_error(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(SettingsError, match="could not be saved") as raised:
         save(tmp_path / "file" / "settings.json", Settings())
     assert raised.value.remedy
@@ -248,7 +252,7 @@ def test_uncreatable_folder_raises_settings_error(tmp_path, caplog):
 def test_a_save_that_fails_leaves_the_old_file(tmp_path, caplog):
     path = tmp_path / "settings.json"
     path.mkdir()  # a folder cannot be replaced by a file
-    (path / "kept").write_text("")
+    (path / "kept").write_text("", encoding="utf-8")
     with pytest.raises(SettingsError):
         save(path, Settings())
     assert [p.name for p in tmp_path.iterdir()] == ["settings.json"]
@@ -273,7 +277,7 @@ _JSON = st.recursive(
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_numbers_without_end_are_not_settings(tmp_path, caplog, name, value):
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps({name: value}))
+    path.write_text(json.dumps({name: value}), encoding="utf-8")
     kept, default = getattr(load(path), name), getattr(Settings(), name)
     assert type(kept) is type(default)
     assert kept in (default, value)
@@ -285,7 +289,7 @@ def test_numbers_without_end_are_not_settings(tmp_path, caplog, name, value):
 @given(stored=st.dictionaries(st.sampled_from(list(SETTINGS)) | st.text(), _JSON))
 def test_any_json_object_loads_into_valid_types(tmp_path, caplog, stored):
     path = tmp_path / "settings.json"
-    path.write_text(json.dumps(stored))
+    path.write_text(json.dumps(stored), encoding="utf-8")
     loaded = load(path)
     for field in fields(Settings):
         assert type(getattr(loaded, field.name)) is type(getattr(Settings(), field.name))

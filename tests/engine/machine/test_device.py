@@ -159,10 +159,12 @@ def test_without_rss_kinds_resident_memory_is_resident_minus_shared_pages(
 ) -> None:
     folder = tmp_path / "proc/self"
     folder.mkdir(parents=True)
-    (folder / "status").write_text("Name:\tpython\nVmRSS:\t  4000 kB\n")
-    (folder / "statm").write_text("90000 1000 300 1 0 500 0\n")
+    (folder / "status").write_text("Name:\tpython\nVmRSS:\t  4000 kB\n", encoding="utf-8")
+    (folder / "statm").write_text("90000 1000 300 1 0 500 0\n", encoding="utf-8")
     assert linux_resident(tmp_path) == 700 * mmap.PAGESIZE
-    (folder / "status").write_text("RssAnon:\t    3000 kB\nRssFile:\t 900 kB\nRssShmem:\t   7 kB\n")
+    (folder / "status").write_text(
+        "RssAnon:\t    3000 kB\nRssFile:\t 900 kB\nRssShmem:\t   7 kB\n", encoding="utf-8"
+    )
     assert linux_resident(tmp_path) == 3007 * 1024
 
 
@@ -195,5 +197,5 @@ def test_threads_share_one_heap(tmp_path: Path) -> None:
     for way in ("own", "shared"):
         file = tmp_path / way
         subprocess.run([sys.executable, "-c", _HEAPS, str(file), way], check=True)
-        counts[way] = file.read_text().count("<heap nr=")
+        counts[way] = file.read_text(encoding="utf-8").count("<heap nr=")
     assert counts["shared"] == 1 < counts["own"]

@@ -76,7 +76,7 @@ def test_other_errors_are_raised_at_once(error: OSError) -> None:
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("winerror", [5, 32, 33, 303, 1224])
+@pytest.mark.parametrize("winerror", [5, 32, 33, 145, 303, 1224])
 def test_the_errors_of_an_open_file_are_known(winerror: int) -> None:
     assert disk_files.is_busy(refusal(winerror))
 
@@ -114,6 +114,14 @@ def test_a_file_marked_as_read_only_is_deleted(tmp_path: Path) -> None:
     _written(path).chmod(stat.S_IREAD)
     disk_files.write(path, [b"new"])
     assert path.read_bytes() == b"new"
+
+
+def test_a_folder_is_deleted_with_all_in_it(tmp_path: Path, busy: BusyFiles) -> None:
+    (folder := tmp_path / "old" / "inner").mkdir(parents=True)
+    _written(folder / "model").chmod(stat.S_IREAD)
+    disk_files.delete_folder(tmp_path / "old")
+    disk_files.delete_folder(tmp_path / "old")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="elsewhere an open file can be deleted")

@@ -79,16 +79,18 @@ def installed(tmp_path: Path) -> Installed:
 def test_torch_comes_from_the_folder(installed: Installed) -> None:
     assert installed.start() == ("2.13.0+cu130", "undecided", "in use", "")
     assert not (installed.folder / "loading.json").exists(), "it has loaded"
-    assert json.loads((installed.folder / "tried.json").read_text())["error"] == ""
+    assert json.loads((installed.folder / "tried.json").read_text(encoding="utf-8"))["error"] == ""
 
 
 def test_it_is_tried_once_for_a_driver(installed: Installed) -> None:
     installed.start()
     tried = installed.folder / "tried.json"
-    values = json.loads(tried.read_text())
-    tried.write_text(json.dumps({**values, "error": "planted"}))
+    values = json.loads(tried.read_text(encoding="utf-8"))
+    tried.write_text(json.dumps({**values, "error": "planted"}), encoding="utf-8")
     assert installed.start()[2:] == ("failed", "planted"), "the kept result is used"
-    tried.write_text(json.dumps({**values, "driver": "575.1", "error": "planted"}))
+    tried.write_text(
+        json.dumps({**values, "driver": "575.1", "error": "planted"}), encoding="utf-8"
+    )
     assert installed.start()[2] == "in use", "another driver: tried again"
 
 
@@ -96,7 +98,7 @@ def test_it_is_tried_once_for_a_driver(installed: Installed) -> None:
 def test_a_damaged_record_means_that_nothing_is_installed(
     installed: Installed, content: str
 ) -> None:
-    (installed.folder / "active.json").write_text(content)
+    (installed.folder / "active.json").write_text(content, encoding="utf-8")
     assert installed.start()[:1] + installed.start()[2:3] == ("2.13.0+cpu", "none")
 
 
@@ -110,7 +112,7 @@ def test_packages_of_another_release_are_not_used(installed: Installed, tmp_path
     version, _, use, detail = installed.start(list=other)
     assert (version, use, detail) == ("2.13.0+cpu", "other version", installed.name)
     none = tmp_path / "none.json"
-    none.write_text('{"version": 1, "platforms": {}}')
+    none.write_text('{"version": 1, "platforms": {}}', encoding="utf-8")
     assert installed.start(list=none)[2] == "other version"
 
 
@@ -126,11 +128,13 @@ def test_a_missing_or_cut_library_is_named(installed: Installed) -> None:
 def test_a_crash_while_loading_is_not_repeated(installed: Installed) -> None:
     installed.start()  # tried
     place = installed.folder / installed.name / "torch/__init__.py"
-    place.write_text("import os\nos.abort()\n")  # a crash that the trial did not show
+    place.write_text(
+        "import os\nos.abort()\n", encoding="utf-8"
+    )  # a crash that the trial did not show
     assert installed.run().returncode not in (0, 1)
     version, _, use, _ = installed.start()
     assert (version, use) == ("2.13.0+cpu", "crashed")
-    place.write_text(TORCH)
+    place.write_text(TORCH, encoding="utf-8")
     assert installed.start()[2] == "crashed", "until the user tries it again"
     gpu_support.forget_failure(installed.folder)
     assert installed.start()[2] == "in use"
@@ -158,7 +162,9 @@ def test_what_does_not_work_shows_in_its_trial(tmp_path: Path, code: str, reason
 def test_an_import_that_fails_later_falls_back_to_the_own_torch(installed: Installed) -> None:
     installed.start()  # tried
     cuda = installed.folder / installed.name / "torch/cuda.py"
-    cuda.write_text("raise OSError('libcublas.so.13: cannot open shared object file')\n")
+    cuda.write_text(
+        "raise OSError('libcublas.so.13: cannot open shared object file')\n", encoding="utf-8"
+    )
     version, _, use, detail = installed.start()
     assert (version, use) == ("2.13.0+cpu", "failed")
     assert "libcublas.so.13" in detail
@@ -168,7 +174,7 @@ def test_an_import_that_fails_later_falls_back_to_the_own_torch(installed: Insta
 def test_a_gpu_that_fails_later_leaves_torch_usable(installed: Installed) -> None:
     installed.start()  # tried
     cuda = installed.folder / installed.name / "torch/cuda.py"
-    cuda.write_text(CUDA + "def is_available(): return False\n")
+    cuda.write_text(CUDA + "def is_available(): return False\n", encoding="utf-8")
     version, _, use, detail = installed.start()
     assert (version, use) == ("2.13.0+cu130", "failed")
     assert "no GPU" in detail
@@ -198,9 +204,9 @@ def test_it_is_no_longer_used_once_removed(installed: Installed) -> None:
 def test_an_invalid_list_offers_nothing(tmp_path: Path, change: dict[str, object]) -> None:
     path = write_list(tmp_path / "wheels.json", wheels())
     assert read_gpu_wheels(path) is not None
-    stored = json.loads(path.read_text())
+    stored = json.loads(path.read_text(encoding="utf-8"))
     next(iter(stored["platforms"].values()))["wheels"][0] |= change
-    path.write_text(json.dumps(stored))
+    path.write_text(json.dumps(stored), encoding="utf-8")
     assert read_gpu_wheels(path) is None
 
 
