@@ -52,6 +52,7 @@ def build(folder: Path = FOLDER) -> Path:
         if sys.platform == "linux":
             say("Stripping the largest libraries…")
             _strip(made)
+            clear_run_paths(made)
             add_linux_files(made, inner)
             _set_modes(made)
         elif sys.platform == "win32":
@@ -149,6 +150,19 @@ def _strip(bundle: Path) -> None:
     )
     if ran.returncode != 0:
         raise Trouble(f"{last_lines(ran.stderr)}\nstrip failed on the libraries, as above.")
+
+
+def clear_run_paths(bundle: Path) -> None:
+    """Remove folders of the building machine from the search paths of libraries.
+
+    A Python of pyenv has them; the program sets the bundle's own folder as the search path.
+    """
+    for path in bundle.rglob("*.so*"):
+        if path.is_symlink() or not (folders := contents.run_path(str(path))):
+            continue
+        data, text = path.read_bytes(), b"\0%b\0" % folders.encode()
+        if data.count(text) == 1:  # the entry in the table of strings
+            path.write_bytes(data.replace(text, b"\0" * len(text)))
 
 
 def _set_modes(bundle: Path) -> None:

@@ -155,12 +155,11 @@ HOST_LIBRARIES = (
     "libdbus-1",
 )
 
-# Libraries worth stripping. Not numpy's: its wheels were edited by patchelf after linking, and
+# Libraries with symbols to strip. Not numpy's: its wheels were edited by patchelf after linking, and
 # strip damages such files.
 STRIPPED = re.compile(
-    r"/(libtorch_cpu|libtorch_python|libc10|libpython[\d.]+|libpdfium|libicu\w+)\.so[\d.]*$"
-    r"|/(tokenizers|_rust|_safetensors_rust)\.abi3\.so$"
-    r"|__mypyc\.cpython|/chardet/\w+\.cpython|/lib-dynload/"
+    r"/(torch|tokenizers|safetensors|cryptography|pypdfium2_raw|chardet|markupsafe|lib-dynload)/"
+    r"|/(libpython[\d.]+|libicu\w+)\.so[\d.]*$|__mypyc\.cpython|/_cffi_backend\."
 )
 
 # Modules of torch that need their own source: settings, whose comments torch reads, and functions
@@ -229,6 +228,13 @@ def oldest_glibc(paths: Iterable[str]) -> str:
         found = re.findall(r"\bGLIBC_(\d+)\.(\d+)", done.stdout)
         versions.update((int(major), int(minor)) for major, minor in found)
     return ".".join(map(str, max(versions)))
+
+
+def run_path(path: str) -> str:
+    """The absolute folders in which an ELF file looks for its libraries; "" without any."""
+    done = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=False)
+    found = re.search(r"^\s+(?:RUNPATH|RPATH)\s+(/\S*)$", done.stdout, re.MULTILINE)
+    return found[1] if found is not None else ""
 
 
 def linked(path: str) -> set[str]:

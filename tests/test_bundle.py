@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import ctypes
 import os
 import plistlib
 import re
@@ -217,6 +218,18 @@ def test_needed_libraries_and_glibc_version_are_read_from_an_elf_file() -> None:
     program = shutil.which("ls") or "/bin/ls"
     assert "libc.so.6" in contents.linked(program)
     assert re.fullmatch(r"2\.\d+", contents.oldest_glibc([program]))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
+def test_search_paths_of_the_building_machine_are_removed(tmp_path: Path) -> None:
+    library = tmp_path / "libx.so"
+    (tmp_path / "x.c").write_text("int x(void) { return 42; }")
+    command = ["cc", "-shared", "-fPIC", "-o", library, tmp_path / "x.c"]
+    subprocess.run([*command, "-Wl,-rpath,/home/builder/python/lib"], check=True)
+    assert contents.run_path(str(library)) == "/home/builder/python/lib"
+    bundle.clear_run_paths(tmp_path)
+    assert contents.run_path(str(library)) == ""
+    assert ctypes.CDLL(str(library)).x() == 42
 
 
 # --- licences -----------------------------------------------------------------------------------
