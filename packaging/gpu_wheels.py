@@ -4,6 +4,7 @@
 CUDA build of the pinned torch, and for what that requires beyond the build for processors. Files
 are not downloaded: their hashes come from the index, sizes and contents from their ends. The list
 (`resources/gpu_wheels.json` in the bundle) is empty without this command, and nothing is offered.
+Beside it, Triton's module for the driver is compiled: users have no compiler (`gpu_driver`).
 Run by .venv's interpreter; standard library only.
 """
 
@@ -24,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import environment
+import gpu_driver
 from environment import ROOT, Trouble, say
 
-OUT = ROOT / "build" / "gpu_wheels.json"
+OUT = ROOT / "build" / "gpu" / "gpu_wheels.json"
 # Oldest NVIDIA drivers by major version of CUDA. Source: CUDA's release notes, "CUDA Toolkit and
 # Minimum Required Driver Version for CUDA Minor Version Compatibility".
 DRIVERS = {12: "525.60.13", 13: "580.65.06"}
@@ -46,6 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         version = environment.pins(ROOT / "packaging" / "requirements.txt")["torch"]
         entry = list_of(resolve(options.address, version), version)
         write(options.out, entry)
+        add_driver(options.out.parent, entry["wheels"])
     except Trouble as trouble:
         print(trouble, file=sys.stderr)
         return 1
@@ -96,6 +99,24 @@ def list_of(packages: list[dict[str, Any]], version: str) -> dict[str, Any]:
     }
 
 
+def add_driver(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Write Triton's compiled module for the driver, and its licence. Raises Trouble."""
+    row = next(each for each in rows if each["name"].startswith("triton-"))
+    try:
+        with _archive(row["url"])[0] as archive:
+            files = {name: archive.read(name) for name in (gpu_driver.SOURCE, gpu_driver.HEADER)}
+            texts = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+            licence = b"\n".join(map(archive.read, texts))
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise Trouble(f"{row['name']} has no module for the driver: {error}.") from error
+    if not licence:
+        raise Trouble(f"{row['name']} has no licence text.")
+    for old in folder.glob("cuda_utils-*"):
+        old.unlink()
+    gpu_driver.build(files, folder)
+    (folder / "triton.txt").write_bytes(licence)
+
+
 def closure(name: str) -> set[str]:
     """A package of .venv and all that it requires there."""
     found, waiting = set[str](), [name]
@@ -136,18 +157,24 @@ def _row(package: dict[str, Any]) -> dict[str, Any]:
     name = urllib.parse.unquote(url.rpartition("/")[2])
     say(f"Reading the end of {name}…")
     try:
-        file = _RemoteFile(url)
-        with zipfile.ZipFile(io.BufferedReader(file, _TAIL_BYTES)) as archive:
+        archive, size = _archive(url)
+        with archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
     except (OSError, zipfile.BadZipFile) as error:
         raise Trouble(f"{name} could not be read: {error}.") from error
     return {
         "name": name,
         "url": url,
-        "size_bytes": file.size,
+        "size_bytes": size,
         "sha256": package["download_info"]["archive_info"]["hashes"]["sha256"],
         "unpacked_bytes": unpacked,
     }
+
+
+def _archive(url: str) -> tuple[zipfile.ZipFile, int]:
+    """A wheel on a server, of which only what is asked for is read, and its size."""
+    file = _RemoteFile(url)
+    return zipfile.ZipFile(io.BufferedReader(file, _TAIL_BYTES)), file.size
 
 
 class _RemoteFile(io.RawIOBase):

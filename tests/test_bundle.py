@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import ctypes
+import importlib.util
 import os
 import plistlib
 import re
@@ -99,7 +101,11 @@ sys.meta_path.insert(0, Refused())
 for package in ("app", "engine", "kernels"):
     for module in pkgutil.walk_packages([package], package + "."):
         if not refused(module.name):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                if error.name != "triton" or not module.name.startswith("kernels.cuda."):
+                    raise
 from app.net.http import WebError, send_request
 try:
     send_request("https://127.0.0.1:9/")
@@ -111,6 +117,32 @@ sys.exit(main(["complete", "-m", sys.argv[1], "-p", "hello", "-n", "2", "--temp"
 
 
 # --- contents -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", ["torch", "triton"])
+def test_what_gpu_support_imports_of_the_standard_library_is_included(package: str) -> None:
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        pytest.skip(f"{package} is not installed")
+    imported: set[str] = set()
+    for path in Path(found.origin).parent.rglob("*.py"):
+        try:
+            lines = ast.parse(path.read_bytes()).body
+        except SyntaxError:  # a test of a later Python's language
+            continue
+        for line in lines:
+            if isinstance(line, ast.Import):
+                imported |= {each.name for each in line.names}
+            elif isinstance(line, ast.ImportFrom) and not line.level:
+                imported.add(line.module or "")
+    public = {name for name in imported if name.partition(".")[0] in sys.stdlib_module_names}
+    missing = {
+        name
+        for name in public - {*contents.STANDARD_MODULES}
+        if not name.startswith("_") and name not in sys.builtin_module_names
+    }
+    assert not missing
+    assert not public & {*contents.EXCLUDED_MODULES}
 
 
 def test_all_modules_and_a_generation_run_without_the_excluded_modules(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import environment
+import gpu_driver
 import gpu_wheels
 from engine import read_gpu_wheels
 from environment import Trouble
 from gpu_packages import FILES, TRITON, unpacked_bytes, wheel
 from hostile_hub import Hub, running
+from kernels.cuda import driver_module
 
 PINNED = environment.pins(Path(environment.ROOT) / "packaging" / "requirements.txt")["torch"]
 
@@ -68,7 +70,12 @@ def test_the_list_has_what_the_cuda_build_needs_beyond_the_other_one(
     index.put(
         "torch", PINNED, FILES, "triton==3.7.1", "nvidia-cudnn-cu13==9.20.0", "typing-extensions"
     )
-    index.put("triton", "3.7.1", TRITON)
+    driver = {
+        gpu_driver.SOURCE: '#include "cuda.h"\n#include <Python.h>\nint stand_in = CUDA;\n',
+        gpu_driver.HEADER: "#define CUDA 13\n",
+        "triton-3.7.1.dist-info/licenses/LICENSE": "MIT",
+    }
+    index.put("triton", "3.7.1", TRITON | driver)
     index.put("nvidia_cudnn_cu13", "9.20.0", {"nvidia/cudnn/lib/libcudnn.so.9": "library"})
     index.put("typing_extensions", "4.16.0", {"typing_extensions.py": ""})
     path = tmp_path / "made" / "gpu_wheels.json"
@@ -84,6 +91,10 @@ def test_the_list_has_what_the_cuda_build_needs_beyond_the_other_one(
         assert each.sha256 == hashlib.sha256(content).hexdigest()
         assert each.unpacked_bytes == unpacked_bytes(content)
         assert each.url.startswith(index.hub.endpoint)
+    source = driver[gpu_driver.SOURCE].encode()
+    assert driver_module.compiled(source, path.parent) is not None
+    assert driver_module.compiled(source + b"\n", path.parent) is None, "of another source"
+    assert (path.parent / "triton.txt").read_text(encoding="utf-8") == "MIT"
 
 
 def test_an_index_without_a_cuda_build_is_refused(

@@ -71,6 +71,7 @@ class _Finder(MetaPathFinder):
     def __init__(self, folder: Path, gpus: Callable[[], Sequence[NvidiaGPU]]) -> None:
         self.folder, self._gpus = folder, gpus
         self.status = GPUSupport(GPUSupportUse.UNDECIDED)
+        self.place: Path | None = None  # where torch and Triton are taken from, both or none
         self._deciding = threading.RLock()
 
     def find_spec(
@@ -84,15 +85,16 @@ class _Finder(MetaPathFinder):
         with self._deciding:
             if self.status.use is GPUSupportUse.UNDECIDED:
                 self.status = self._decide()
-        if self.status.use is not GPUSupportUse.IN_USE:
+        if self.place is None:
             return None
-        return PathFinder.find_spec(fullname, [str(self.status.folder)])
+        return PathFinder.find_spec(fullname, [str(self.place)])
 
     def _decide(self) -> GPUSupport:
         use, detail, active = _usable(self.folder, self._gpus)
         if use is GPUSupportUse.IN_USE:
             if not (self.folder / _LOADING).exists():
                 _write(self.folder / _LOADING, {"process": os.getpid()})
+            self.place = active
             sys.path.append(str(active))  # last: packages that the program has too are its own
         elif use is not GPUSupportUse.NONE:
             _log.warning("GPU support is not used: %s. %s", use.value, detail)
@@ -144,6 +146,8 @@ def give_up(error: BaseException) -> bool:
         return False
     _fail(_finder, error)
     _unmark(_finder.folder)
+    sys.path.remove(str(_finder.place))
+    _finder.place = None
     for name in [each for each in sys.modules if each.partition(".")[0] in _REPLACED]:
         del sys.modules[name]
     return True

@@ -13,6 +13,7 @@ from functools import cache, partial
 import torch
 
 from kernels.backend import Backend
+from kernels.cuda import driver_module
 from kernels.program import Program, Recorded
 from kernels.refusal import Reason, Refusal
 from kernels.torch_backend import available_bytes
@@ -55,7 +56,9 @@ def refused(device: str = "") -> Refusal | None:
             "The package triton, which compiles the kernels, is not installed.",
         )
     compiler = os.environ.get("CC", "")
-    if not any(map(shutil.which, (compiler, *_COMPILERS) if compiler else _COMPILERS)):
+    if not driver_module.is_compiled() and not any(
+        map(shutil.which, (compiler, *_COMPILERS) if compiler else _COMPILERS)
+    ):
         return Refusal(
             Reason.NO_COMPILER, "Triton needs a C compiler, and there is none; install gcc."
         )
@@ -80,6 +83,9 @@ def cuda_backend(device: str = "") -> Backend:
 def backend_on(place: torch.device, name: str = NAME) -> Backend:
     """The backend on a device of torch; on the processor only in Triton's interpreter."""
     from kernels.cuda import ops, program, sampling  # noqa: PLC0415  # need Triton
+
+    if driver_module.is_compiled():
+        driver_module.use()
 
     def words() -> str:
         return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name

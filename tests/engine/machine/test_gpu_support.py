@@ -28,8 +28,11 @@ gpus = () if "no gpu" in sys.argv else (GPU,)
 gpu_support.use(Path(sys.argv[2]), lambda: gpus)
 before = gpu_support.status().use.value
 torch_library.load()
+import importlib.util
 import torch
 status = gpu_support.status()
+triton = importlib.util.find_spec("triton").origin
+assert triton.startswith(sys.argv[2]) is torch.__file__.startswith(sys.argv[2]), triton
 print(json.dumps([torch.__version__, before, status.use.value, status.detail]))
 """
 
@@ -40,12 +43,13 @@ class Installed:
     def __init__(self, folder: Path, changed: Mapping[str, str] | None = None) -> None:
         self.folder = folder / "dåta ユーザー" / "gpu"
         self.own = folder / "own"
-        unpack(self.own, {"torch/__init__.py": OWN, "torch/version.py": "cuda = None\n"})
+        own = {"torch/__init__.py": OWN, "torch/version.py": "cuda = None\n"}
+        unpack(self.own, {**own, "triton/__init__.py": ""})
         self.list = write_list(folder / "wheels.json", wheels())
         wanted = read_gpu_wheels(self.list)
         assert wanted is not None
         self.name = wanted.name
-        unpack(self.folder / self.name, FILES | (changed or {}))
+        unpack(self.folder / self.name, {**FILES, "triton/__init__.py": "", **(changed or {})})
         gpu_support.activate(self.folder, self.name)
 
     def run(self, *words: str, list: Path | None = None) -> subprocess.CompletedProcess[str]:
