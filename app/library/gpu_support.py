@@ -29,6 +29,7 @@ from app.downloads.policy import DownloadError, InstallProgress, InstallStep, Li
 from app.net.offline import gate
 from app.settings.table import Settings
 from app.state.chat import Notice, State
+from app.state.devices import refusal_words
 from app.state.gpu import GPUPhase, GPUState, GPUView
 from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
@@ -181,7 +182,9 @@ class GPUSupportController(QObject):
         problem, remedy = self._refusal(gpu)
         if used.use is GPUSupportUse.IN_USE:
             phase = GPUPhase.IN_USE if found.active else GPUPhase.REMOVED
-            view = replace(view, phase=phase, can_remove=bool(found.active))
+            view = replace(
+                view, phase=phase, can_remove=bool(found.active), problem=self._unusable()
+            )
             self._tidy(found.active)
         elif used.use not in (GPUSupportUse.NONE, GPUSupportUse.UNDECIDED) and found.active:
             view = self._not_used(view, used, gpu, bool(problem))
@@ -195,6 +198,13 @@ class GPUSupportController(QObject):
             phase = GPUPhase.BEGUN if found.begun else GPUPhase.OFFERED
             view = replace(view, phase=phase, can_get=True)
         self.state.set_view(view)
+
+    def _unusable(self) -> str:
+        """Why the engine can use no GPU although torch is built for it; "" if it can."""
+        refusals = [each.refusal for each in self._chat.devices]
+        if None in refusals:
+            return ""
+        return next(map(refusal_words, filter(None, refusals)), tr("The GPU cannot be used."))
 
     def _refusal(self, gpu: NvidiaGPU | None) -> tuple[str, str]:
         """Why GPU support is not offered for a GPU, and what to do; "" if it is."""
@@ -239,7 +249,7 @@ class GPUSupportController(QObject):
         )
         if use in _TOLD:
             words = sentences(problem, tr("The processor runs the models."))
-            remedies = tr("The settings have more.")
+            remedies = tr("The settings say what to do.")
             self._chat.set_notice(NOTICE, Notice(words, remedies, detail=used.detail))
         return replace(
             view,

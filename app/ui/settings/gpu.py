@@ -145,6 +145,8 @@ def _words(view: GPUView) -> tuple[str, str]:
             return view.problem, view.remedy
         case GPUPhase.READY:
             return "", tr("GPU support is installed. Tokonoma uses it from the next start on.")
+        case GPUPhase.IN_USE if view.problem:
+            return view.problem, tr("GPU support is installed.")
         case GPUPhase.IN_USE:
             return "", tr("Tokonoma can use {gpu}.", gpu=_gpu(view))
         case GPUPhase.REMOVED:

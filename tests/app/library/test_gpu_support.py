@@ -139,6 +139,17 @@ def test_what_is_removed_before_it_is_used_is_gone_at_once(computer: Computer) -
     assert not list(computer.folder.iterdir())
 
 
+def test_a_gpu_that_the_engine_refuses_is_not_said_to_be_usable(computer: Computer) -> None:
+    computer.start()
+    computer.get()
+    assert computer.restart(GPUSupportUse.IN_USE).problem == ""
+    fault = DeviceRefusal(DeviceFault.NO_COMPILER, "no compiler")
+    computer.chat.set_devices((replace(USABLE, refusal=fault),))
+    computer.look()
+    assert computer.view.phase is GPUPhase.IN_USE
+    assert "C compiler" in computer.view.problem
+
+
 @pytest.mark.parametrize("devices", [(USABLE,), (DeviceInfo("mps", "Apple"),)])
 def test_a_gpu_that_is_used_already_needs_nothing(
     computer: Computer, devices: tuple[DeviceInfo, ...]

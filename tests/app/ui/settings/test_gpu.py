@@ -65,6 +65,10 @@ def test_each_state_has_its_buttons(section: GPUSection) -> None:
     assert begun == ["Go on", "Remove"]
     assert show(section, GPUPhase.READY, can_remove=True) == ["Restart now", "Remove"]
     assert show(section, GPUPhase.IN_USE, can_remove=True) == ["Remove"]
+    assert section.words.text() == "Tokonoma can use NVIDIA H100 (85.9 GB)."
+    show(section, GPUPhase.IN_USE, problem="It is too old.", can_remove=True)
+    assert section.problem.text() == "It is too old."
+    assert section.words.text() == "GPU support is installed."
     assert show(section, GPUPhase.REMOVED) == ["Restart now"]
     retry = show(section, GPUPhase.NOT_USED, problem="It.", can_retry=True, can_remove=True)
     assert retry == ["Try again", "Remove"]
