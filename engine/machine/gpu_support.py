@@ -8,7 +8,8 @@ driver that runs now, and did not end the last process that loaded it.
 In the folder `gpu` of the user's data:
 
 - `active.json`: which folder is used, with the sizes of its libraries;
-- `tried.json`: the driver that it was tried with, and the error if it failed;
+- `tried.json`: the driver that it was tried with, and the error if it failed; such a one is tried
+  again after the computer was started again;
 - `loading.json`: there while a process loads it; left behind by one that crashed.
 """
 
@@ -38,6 +39,7 @@ TRIAL_FLAG = "--try-gpu-support"  # of the program: be the process that tries a 
 _REPLACED = ("torch", "torchgen", "functorch", "triton")  # packages taken from the folder first
 _TRIAL_SECONDS = 300.0  # torch's libraries are read from a slow disk
 _ACTIVE, _TRIED, _LOADING = "active.json", "tried.json", "loading.json"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")  # Linux
 _LIBRARIES = (".so", ".dll", ".pyd")
 _log = logging.getLogger(__name__)
 
@@ -281,8 +283,10 @@ def _usable(
     if missing := _missing(place, active.get("libraries")):
         return GPUSupportUse.INCOMPLETE, missing, place
     tried = _read(folder / _TRIED)
-    if (tried.get("folder"), tried.get("driver")) != (name, driver):
-        tried = {"folder": name, "driver": driver, "error": trial(place)}
+    is_known = (tried.get("folder"), tried.get("driver")) == (name, driver)
+    # A driver that failed may work after the computer was started again.
+    if not is_known or (tried.get("error") and tried.get("boot") != _boot()):
+        tried = {"folder": name, "driver": driver, "error": trial(place), "boot": _boot()}
         _write(folder / _TRIED, tried)
     if error := tried.get("error"):
         return GPUSupportUse.FAILED, str(error), place
@@ -336,8 +340,16 @@ def _fail(finder: _Finder, error: BaseException) -> None:
     """Keep the error of the folder, for this driver: the next start does not use it."""
     _log.warning("GPU support failed", exc_info=error)
     tried = _read(finder.folder / _TRIED)
-    _write(finder.folder / _TRIED, {**tried, "error": _words(error)})
+    _write(finder.folder / _TRIED, {**tried, "error": _words(error), "boot": _boot()})
     finder.status = GPUSupport(GPUSupportUse.FAILED, _words(error), finder.status.folder)
+
+
+def _boot() -> str:
+    """What tells this start of the computer from others; "" where that is not known."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def _words(error: BaseException) -> str:

@@ -29,6 +29,8 @@ gpu_support.use(Path(sys.argv[2]), lambda: gpus)
 before = gpu_support.status().use.value
 torch_library.load()
 import importlib.util
+if "numpy" in sys.argv:
+    import numpy
 import torch
 status = gpu_support.status()
 triton = importlib.util.find_spec("triton").origin
@@ -96,6 +98,14 @@ def test_it_is_tried_once_for_a_driver(installed: Installed) -> None:
         json.dumps({**values, "driver": "575.1", "error": "planted"}), encoding="utf-8"
     )
     assert installed.start()[2] == "in use", "another driver: tried again"
+    if sys.platform == "linux":
+        tried.write_text(json.dumps({**values, "boot": "another", "error": "planted"}))
+        assert installed.start()[2] == "in use", "the computer was started again"
+
+
+def test_packages_that_the_program_has_too_are_its_own(tmp_path: Path) -> None:
+    with_numpy = Installed(tmp_path, {"numpy/__init__.py": "raise ImportError('the other numpy')"})
+    assert with_numpy.start("numpy")[2] == "in use"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"folder": "../../etc"}'])
