@@ -233,6 +233,7 @@ async def _session(
         activate([Path(path)])
 
     instance.called.connect(activate)
+    instance.other_version.connect(controller.updates.on_other_version)
     requests.opened.connect(activate_for)
     requests.quit.connect(window.quit)
     if not smoke_test:

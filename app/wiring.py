@@ -17,7 +17,7 @@ from app.chat.rewritten import SAVED_NOTICE
 from app.chat.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.store_faults import NEWER_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
-from app.chat.updates import NEWS_NOTICE
+from app.chat.updates import NEWS_NOTICE, OTHER_NOTICE
 from app.chat.updates import NOTICE as UPDATE_NOTICE
 from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
@@ -122,6 +122,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             window.open_panel("format")
         elif kind == NEWER_NOTICE:
             export_all(window, controller, ExportFormat.JSON)
+        elif kind == OTHER_NOTICE:
+            window.quit()
         elif kind in (UPDATE_NOTICE, NEWS_NOTICE):
             controller.close_notice(kind)
             page = window.open_settings()

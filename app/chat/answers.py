@@ -94,8 +94,8 @@ class Answers:
         reached: Callable[[Remote, RemoteFaultKind | None], None] = lambda _model, _fault: None,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
-        `report` with an unexpected exception, `used` with what an answer took and the name of its
-        model, `want_model` with the model that has to be loaded for the next answer, None: any, and
+        `report` with an unexpected exception, `used` with what an answer took, the name of its
+        model and whether that is on this computer, `want_model` with the model that has to be loaded for the next answer, None: any, and
         `began` with the conversation of an answer that its own model has begun. `reached` is called
         with a model elsewhere that answers, or whose answer failed with a fault.
         """

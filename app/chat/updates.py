@@ -12,13 +12,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from PySide6.QtCore import QObject, QProcess, QStandardPaths, QTimer, Signal
+from PySide6.QtCore import QObject, QStandardPaths, QTimer, Signal
 
 from app import UPDATE_ADDRESS, __version__
-from app.domain.release import Release, Version, version_of
+from app.domain.release import InstallKind, Release, Version, version_of
 from app.downloads.partial import hash_file
 from app.downloads.policy import DownloadError, Stopped
 from app.downloads.transfer import UPDATE, FileDownload
@@ -26,7 +26,7 @@ from app.net.http import Cancellation, WebError
 from app.settings.table import Settings
 from app.state.chat import Notice, State
 from app.state.updates import GetPhase, Leftover, UpdateState
-from app.system import paths
+from app.system import paths, restart
 from app.system.json_file import JsonFileError
 from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
@@ -37,6 +37,7 @@ from app.updates.install import Installed, installed
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 NOTICE, NEWS_NOTICE = "update", "news"  # a newer version; notes of this one after an update
+OTHER_NOTICE = "other version"  # one that was started while this one is open
 _WEEK_SECONDS = 7 * 24 * 3600.0
 _LOOK_MILLISECONDS = 3600 * 1000
 _FIRST_LOOK_MILLISECONDS = 60 * 1000  # after the start
@@ -53,14 +54,25 @@ class Here:
     downloads: Callable[[], Path] = lambda: Path(
         QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DownloadLocation)
     )
-    start: Callable[[Path], bool] = lambda file: QProcess.startDetached(str(file), [])[0]
+    start: Callable[[Path], None] = lambda file: restart.request(program=file)
     now: Callable[[], float] = time.time
+
+
+class _Record(NamedTuple):
+    """What the record says at the start."""
+
+    kind: InstallKind
+    is_other: bool  # another version ran before
+    checked: float
+    offered: str
+    newest: str
+    answered: bool
 
 
 class Updates(QObject):
     """Keeps `UpdateState` up to date; every method is called on the GUI thread."""
 
-    installing = Signal()  # the installer was started: the app should quit
+    installing = Signal()  # the installer is started when the app has quit
 
     def __init__(
         self,
@@ -80,7 +92,6 @@ class Updates(QObject):
         self._history: History | None = None  # used on the thread of `files`
         self._asking: Cancellation | None = None
         self._job: FileDownload | None = None
-        self._start = self._here.start
         self._offered = ""  # the newer version that a notice named last
         self._answered = False
         self._timer = QTimer(self, interval=_LOOK_MILLISECONDS)
@@ -95,17 +106,22 @@ class Updates(QObject):
         """Note that this version runs, and look for a newer one if it is time; after the paint."""
         path = record or paths.state() / "updates.json"
 
-        def note() -> tuple[Installed, bool, float, str, bool]:
+        def note() -> _Record:
             found = self._here.installed()
             self._history = history = History(path, self._here.version, found, self._here.now)
             is_other = _tried(history.note_start, False)
             _tried(history.clean, None)
-            return found, is_other, history.checked, history.offered, history.has_answered
+            return _Record(
+                found.kind, is_other, history.checked, history.offered, history.newest,
+                history.has_answered,
+            )  # fmt: skip
 
-        def noted(found: tuple[Installed, bool, float, str, bool]) -> None:
-            here, is_other, checked, self._offered, self._answered = found
-            self._set(kind=here.kind, checked=checked)
-            if is_other:
+        def noted(found: _Record) -> None:
+            self._offered, self._answered = found.offered, found.answered
+            newest = version_of(found.newest)
+            known = str(newest) if newest is not None and self._is_wanted(newest) else ""
+            self._set(kind=found.kind, checked=found.checked, known=known)
+            if found.is_other:
                 sentence = tr("Tokonoma is now version {version}.", version=self._here.version)
                 self._state.set_notice(NEWS_NOTICE, Notice(sentence, "", tr("What is new")))
             self._look_for_leftovers()
@@ -122,6 +138,19 @@ class Updates(QObject):
             self._asking.set()
         self.stop_getting()
         self._worker.close()
+
+    def on_other_version(self, version: str) -> None:
+        """Another version was started, which has passed its files on to this one."""
+        other = version_of(version)
+        if other is None or other == self._own:
+            return
+        sentence = tr(
+            "Version {other} was started while this one, {own}, is open.",
+            other=str(other),
+            own=str(self._own),
+        )
+        remedy = tr("Quit this one, then start the other again.")
+        self._state.set_notice(OTHER_NOTICE, Notice(sentence, remedy, tr("Quit Tokonoma")))
 
     def on_answered(self, generated_tokens: int) -> None:
         """A model on this computer has answered: then this version works."""
@@ -160,19 +189,17 @@ class Updates(QObject):
             self._asking = None
             if isinstance(found, WebError):
                 _log.info("no newer version could be looked for: %s", found)
-                fault = sentences(str(found), found.remedy) if is_asked else ""
-                self._set(checking=False, fault=fault)
+                self._set(checking=False, fault=sentences(str(found), found.remedy))
                 return
-            self._file(lambda history: history.note_check())
-            self._set(checking=False, checked=self._here.now())
+            self._file(lambda history: history.note_check(str(found.version)))
+            self._set(checking=False, checked=self._here.now(), known="")
             self._show(found, is_asked=is_asked)
 
         self._worker.run(ask, asked)
 
     def _show(self, release: Release, *, is_asked: bool) -> None:
-        """Show a release, if it is newer; a pre-release only to who has one."""
-        is_wanted = self._own.is_pre_release or not release.version.is_pre_release
-        if not (self._own < release.version and is_wanted):
+        """Show a release, if it is newer."""
+        if not self._is_wanted(release.version):
             if self._job is None:
                 self._set(newer=None, package=None, too_old="", phase=GetPhase.NONE, get_fault="")
             return
@@ -252,19 +279,21 @@ class Updates(QObject):
             self._set(phase=GetPhase.NONE)
 
     def install(self) -> None:
-        """Start the installer that was downloaded, if it is still what was verified."""
+        """Quit, and then start the installer that was downloaded, if it is what was verified.
+
+        It would find the files of a running app in use.
+        """
         file, package = self._updates.status.file, self._updates.status.package
         if file is None or package is None:
             return
 
         def checked(is_there: bool) -> None:
-            if not is_there:
-                fault = tr("The downloaded file is not there any more, or was changed.")
-                self._set(phase=GetPhase.FAILED, file=None, get_fault=fault)
-            elif self._start(file):
+            if is_there:
+                self._here.start(file)
                 self.installing.emit()
             else:
-                self._set(get_fault=tr("The installer could not be started: {file}.", file=file))
+                fault = tr("The downloaded file is not there any more, or was changed.")
+                self._set(phase=GetPhase.FAILED, file=None, get_fault=fault)
 
         self._worker.run(lambda: _is_there(file, package.sha256), checked)
 
@@ -301,6 +330,11 @@ class Updates(QObject):
         self._files.run(look, lambda found: self._set(leftovers=found))
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _is_wanted(self, version: Version) -> bool:
+        """Whether a version is newer; a pre-release only for who has one."""
+        is_final = self._own.is_pre_release or not version.is_pre_release
+        return self._own < version and is_final
 
     def _file(self, write: Callable[[History], None]) -> None:
         """Change the record on the thread of the app's files."""

@@ -39,7 +39,8 @@ class UpdateStatus:
     host: str = ""  # where newer versions are looked for; "": this build looks for none
     kind: InstallKind = InstallKind.SOURCE
     checking: bool = False
-    checked: float = 0.0  # Unix seconds; 0: never
+    checked: float = 0.0  # when the server answered last, in Unix seconds; 0: never
+    known: str = ""  # a newer version that an earlier run found; it has to be looked for again
     fault: str = ""  # why the last check failed, in one or two sentences
     newer: Release | None = None
     package: Package | None = None  # of the newer version, for this computer

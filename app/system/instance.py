@@ -17,6 +17,7 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
+from app import __version__
 from engine import FileLock, FileLockHeld
 
 _log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_MILLISECONDS = 2000
 _CLAIM_SECONDS = 10.0  # time for the lock's owner to answer, or to exit and release it
 _RETRY_SECONDS = 0.05
-_MAX_BYTES = 1 << 20  # of all paths
+_MAX_BYTES = 1 << 20  # of the version and all paths
 _BETWEEN = "\0"  # paths, which cannot contain it
 _ACKNOWLEDGED = b"heard\n"
 
@@ -33,6 +34,7 @@ class Instance(QObject):
     """Server or client of the profile's single instance."""
 
     called = Signal(list)  # by a second start: the paths of its files
+    other_version = Signal(str)  # the second start was of this version of the app
 
     def __init__(self, profile: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -77,7 +79,7 @@ class Instance(QObject):
         socket.connectToServer(self._name)
         if not socket.waitForConnected(_TIMEOUT_MILLISECONDS):
             return False
-        line = _BETWEEN.join(map(str, files))
+        line = _BETWEEN.join((__version__, *map(str, files)))
         socket.write(f"{line}\n".encode("utf-8", "surrogateescape"))
         reply = b""
         while not reply.endswith(b"\n") and socket.waitForReadyRead(_TIMEOUT_MILLISECONDS):
@@ -113,8 +115,10 @@ class Instance(QObject):
             line = bytes(socket.readLine(_MAX_BYTES).data())
             socket.write(_ACKNOWLEDGED)
             socket.disconnectFromServer()
-            paths = line.decode("utf-8", "surrogateescape").removesuffix("\n").split(_BETWEEN)
-            self.called.emit([Path(path) for path in paths if path])
+            sent = line.decode("utf-8", "surrogateescape").removesuffix("\n").split(_BETWEEN)
+            self.called.emit([Path(path) for path in sent[1:] if path])
+            if sent[0] != __version__:
+                self.other_version.emit(sent[0])
         elif socket.bytesAvailable() >= _MAX_BYTES:
             socket.abort()
 

@@ -85,9 +85,14 @@ class History:
         if not self.has_answered:
             self._note(folder=str(self._here.folder), answered=True)
 
-    def note_check(self) -> None:
-        """Note that a newer version was looked for now."""
-        json_file.write(self._path, {"checked": self._now()})
+    @property
+    def newest(self) -> str:
+        """The newest version that was found when it was looked for last; "": not known."""
+        return str(self._read().get("newest", ""))
+
+    def note_check(self, newest: str) -> None:
+        """Note that a newer version was looked for now, and which is the newest."""
+        json_file.write(self._path, {"checked": self._now(), "newest": newest})
 
     def note_offer(self, version: str) -> None:
         """Note that the user was told of a newer version."""

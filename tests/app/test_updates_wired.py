@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.updates import NEWS_NOTICE, NOTICE
+from app import __version__
+from app.chat.updates import NEWS_NOTICE, NOTICE, OTHER_NOTICE
 from app.domain.release import InstallKind
 from app.net.offline import gate
 from app.state.chat import Notice
@@ -92,6 +93,22 @@ def test_notices_lead_to_the_notes_and_to_the_newer_version(stage: Stage) -> Non
     assert stage.window.shown_page is page
     assert not page.notes.isVisible()
     until(lambda: page.view.verticalScrollBar().value() > 0)
+
+
+@pytest.mark.parametrize("version", ["9.0.0", "0.0.1"])
+def test_another_version_that_is_started_is_said_with_what_to_do(
+    stage: Stage, version: str
+) -> None:
+    asked: list[int] = []
+    stage.window.closing.connect(lambda: asked.append(1))
+    for text in ("", "\n".join("9" * 100), __version__):
+        stage.controller.updates.on_other_version(text)
+    assert OTHER_NOTICE not in stage.state.notices
+    stage.controller.updates.on_other_version(version)
+    banner = stage.window.banners.shown[OTHER_NOTICE]
+    assert f"Version {version} was started while this one" in banner.words.text()
+    banner.action.click()
+    assert asked == [1]
 
 
 def test_an_answer_of_a_model_here_is_noted(stage: Stage, tmp_path: Path) -> None:

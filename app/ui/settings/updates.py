@@ -227,6 +227,9 @@ def _line(status: UpdateStatus, *, offline: bool) -> str:
     if not status.checked:
         return ""
     when = tr("Looked last: {time}.", time=lately(status.checked))
+    if status.known:
+        found = tr("Version {version} was found. Look now to get it.", version=status.known)
+        return sentences(found, when)
     if status.newer is None and not status.fault:
         return sentences(tr("This is the newest version."), when)
     return when

@@ -44,16 +44,12 @@ class Bench:
         self.files = BackgroundWorker("own files")
         self.quits = 0
 
-        def start(file: Path) -> bool:
-            self.started.append(file)
-            return True
-
         here = Here(
             address=self.address,
             version=self.version,
             installed=lambda: Installed(self.kind, "x86_64", self.folder / "app" / "tokonoma"),
             downloads=lambda: self.folder / "Downloads",
-            start=start,
+            start=self.started.append,
             now=lambda: self.time,
         )
         self.updates = Updates(
@@ -164,14 +160,15 @@ def test_a_weekly_check_asks_once_a_week_and_says_it_once(
     assert (contact.purpose, contact.count) == (Purpose.UPDATE, 3)
 
 
-def test_a_weekly_check_that_fails_says_nothing(bench: Bench, server: UpdateServer) -> None:
+def test_a_weekly_check_that_fails_is_said_on_the_page_only(
+    bench: Bench, server: UpdateServer
+) -> None:
     bench.settings = replace(bench.settings, check_updates=True)
     bench.weekly()
     assert len(server.requests) == 1
-    assert bench.status.fault == ""
     assert bench.state.notices == {}
-    fault = bench.check().fault
-    assert "no description of the newest version (404)" in fault
+    assert "no description of the newest version (404)" in bench.status.fault
+    assert bench.status.checked == 0
     server.release("0.1.0")
     assert bench.check().fault == ""
     assert bench.status.newer is None
@@ -193,6 +190,20 @@ def test_a_pre_release_is_offered_to_who_has_one(tmp_path: Path, server: UpdateS
     newer = bench.check().newer
     assert str(newer and newer.version) == "0.2.0"
     bench.close()
+
+
+def test_a_version_that_an_earlier_run_found_is_not_forgotten(
+    bench: Bench, server: UpdateServer
+) -> None:
+    server.release(setup_exe=PROGRAM)
+    assert bench.check().known == ""
+    bench.close()
+    bench.open()
+    assert (bench.status.known, bench.status.newer) == ("0.2.0", None)
+    bench.close()
+    bench.version = "0.2.0"  # it was installed
+    bench.open()
+    assert bench.status.known == ""
 
 
 def test_a_package_is_got_verified_and_started_only_on_a_click(

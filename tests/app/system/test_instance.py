@@ -56,6 +56,22 @@ def test_second_start_sends_its_model_and_exits(first: Instance, tmp_path: Path)
     assert heard == [[], [Path("/models/Ein Mädchen.gguf"), Path("/b.txt")]]
 
 
+OTHER = SECOND.replace("import", "import app; app.__version__ = '9.0.0'; import", 1)
+
+
+def test_a_start_of_another_version_is_told(first: Instance, tmp_path: Path) -> None:
+    heard: list[list[Path]] = []
+    versions: list[str] = []
+    first.called.connect(heard.append)
+    first.other_version.connect(versions.append)
+    assert ended(start(tmp_path)) == 0
+    assert versions == []
+    command = [sys.executable, "-c", OTHER, str(tmp_path), "/models/a.gguf"]
+    assert ended(subprocess.Popen(command, cwd=ROOT)) == 0
+    assert versions == ["9.0.0"]
+    assert heard == [[], [Path("/models/a.gguf")]]
+
+
 def test_another_profile_has_another_instance(first: Instance, tmp_path: Path) -> None:
     assert ended(start(tmp_path / "other")) == 3
 

@@ -15,7 +15,12 @@ SCRIPT = """
 import sys
 from app.system import restart
 sys.frozen, sys.executable = True, sys.argv[1]
-restart.request(wanted=True)
+from pathlib import Path
+if "program" in sys.argv:
+    sys.executable = "none"
+    restart.request(program=Path(sys.argv[1]))
+else:
+    restart.request(wanted=True)
 if "stay" in sys.argv:
     restart.request(wanted=False)
 restart.start_again()
@@ -27,11 +32,13 @@ def test_the_new_process_is_started_once_it_is_asked_for(tmp_path: Path) -> None
     program, left = tmp_path / "program", tmp_path / "left"
     program.write_text(f'#!/bin/sh\necho "$PYINSTALLER_RESET_ENVIRONMENT" > {left}\n')
     program.chmod(0o755)
-    for word in ("stay", "go"):
+    for word in ("stay", "go", "program"):
+        left.unlink(missing_ok=True)
         subprocess.run([sys.executable, "-c", SCRIPT, program, word], cwd=ROOT, check=True)
         if word == "stay":
             assert not left.exists()
-    until = time.monotonic() + 10
-    while not (left.exists() and left.read_text()) and time.monotonic() < until:
-        time.sleep(0.01)
-    assert left.read_text() == "1\n"
+            continue
+        until = time.monotonic() + 10
+        while not (left.exists() and left.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert left.read_text() == "1\n"

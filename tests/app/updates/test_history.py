@@ -142,10 +142,10 @@ def test_the_record_keeps_keys_of_other_versions(tmp_path: Path) -> None:
     record.write_text(json.dumps({"channel": "beta"}))
     made = history(record, "0.2.0", installation(tmp_path / "new"), ARCHIVE)
     made.note_start()
-    made.note_check()
+    made.note_check("0.3.0")
     made.note_offer("0.3.0")
     assert json.loads(record.read_text())["channel"] == "beta"
-    assert (made.offered, made.checked > 0) == ("0.3.0", True)
+    assert (made.offered, made.newest, made.checked > 0) == ("0.3.0", "0.3.0", True)
 
 
 def test_what_the_windows_installer_kept_is_removed_after_the_first_answer(tmp_path: Path) -> None:
