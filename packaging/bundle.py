@@ -178,7 +178,13 @@ def add_linux_files(bundle: Path, icons: Path) -> None:
     """Add the Linux files: menu entry, MIME type, icons, manual, description, script, README."""
     libraries = [str(path) for path in bundle.rglob("*.so*") if not path.is_symlink()]
     text = (_HERE / "linux" / "README.txt").read_text(encoding="utf-8")
-    text = text.replace("@GLIBC@", contents.oldest_glibc(libraries))
+    glibc = contents.oldest_glibc(libraries)
+    if _numbers(glibc) > _numbers(contents.NEWEST_GLIBC):
+        raise Trouble(
+            f"This bundle would need glibc {glibc}, and Debian 12 has {contents.NEWEST_GLIBC}: "
+            "build it there, or with a Python that was built there."
+        )
+    text = text.replace("@GLIBC@", glibc)
     (bundle / "README.txt").write_text(text, encoding="utf-8")
     shutil.copy(_HERE / "linux" / "install.sh", bundle)
     share = bundle / "share"
@@ -202,6 +208,10 @@ def add_linux_files(bundle: Path, icons: Path) -> None:
     scalable = theme / "scalable" / "apps"
     scalable.mkdir(parents=True)
     shutil.copy(ROOT / "resources" / "icons" / "app.svg", scalable / "tokonoma.svg")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _replace(made: Path, final: Path) -> None:

@@ -284,6 +284,10 @@ LANGUAGES = sorted(
     for path in (Path(__file__).parent.parent / "resources" / "locale").glob("*/LC_MESSAGES/*.po")
 )
 
+# The glibc of the oldest system that packages are tested on, Debian 12. The wheels alone ask for
+# 2.34 (Qt); a Python that was built on a newer system, or its libraries, may ask for more.
+NEWEST_GLIBC = "2.36"
+
 _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|dylib|dll)$")
 _UNWANTED = (
     # Qt's own texts, but those in the languages of the window.

@@ -252,6 +252,26 @@ def test_needed_libraries_and_glibc_version_are_read_from_an_elf_file() -> None:
     assert re.fullmatch(r"2\.\d+", contents.oldest_glibc([program]))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="ELF files of the wheels for Linux")
+def test_the_wheels_ask_for_no_newer_glibc_than_2_34() -> None:
+    files = {
+        str(metadata.distribution(name).locate_file(file))
+        for name in RUNS_ON
+        for file in metadata.files(name) or ()
+        if ".so" in file.name and contents.is_included(str(file))
+    }
+    assert len(files) > 100
+    assert contents.oldest_glibc(sorted(files)) == "2.34", "Debian 12 has 2.36, Ubuntu 22.04 2.35"
+
+
+def test_a_bundle_that_debian_12_could_not_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "oldest_glibc", lambda files: "2.41")
+    with pytest.raises(Trouble, match=r"would need glibc 2\.41, and Debian 12 has 2\.36"):
+        bundle.add_linux_files(tmp_path, tmp_path)
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
 def test_search_paths_of_the_building_machine_are_removed(tmp_path: Path) -> None:
     library = tmp_path / "libx.so"

@@ -152,6 +152,28 @@ def test_a_venv_without_interpreter_is_created_anew(made: Copy) -> None:
     assert made.has_the_requirement()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
+def test_a_python_without_venv_is_told_in_one_sentence(tmp_path: Path) -> None:
+    debian = tmp_path / "python3"
+    debian.write_text(
+        "#!/bin/sh\necho 'ensurepip is not\navailable.  On Debian/Ubuntu …'; exit 1\n"
+    )
+    debian.chmod(0o755)
+    copy = Copy(tmp_path / "repository")
+    packaging = str(copy.root / "packaging")
+    code = (
+        f"import sys; sys.path.insert(0, {packaging!r}); sys._base_executable = {str(debian)!r}\n"
+        "import environment\n"
+        "try:\n    environment.ensure()\n"
+        "except environment.Trouble as trouble:\n    sys.exit(str(trouble))"
+    )
+    said = copy.python(code)
+    assert said.stdout == ""
+    assert said.stderr.startswith("This Python cannot create virtual environments: install the")
+    assert said.stderr.count("\n") == 1
+    assert not copy.venv.exists()
+
+
 def test_unavailable_pins_leave_the_venv_working(made: Copy) -> None:
     requirements = made.root / "packaging" / "requirements.txt"
     old = requirements.read_text()
