@@ -90,7 +90,7 @@ def system() -> Path:
     root, stamp = folder / "root", folder / "root" / "stamp"
     wanted = hashlib.sha256(repr((DEBIAN, sorted(_pins().items()))).encode()).hexdigest()
     with environment.locked(folder / "lock"):
-        if stamp.is_file() and stamp.read_text() == wanted:
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
             return root
         free = shutil.disk_usage(folder).free
         if free < _NEEDED_BYTES:
@@ -105,7 +105,7 @@ def system() -> Path:
         _unpack_debian(made, folder / "apt")
         _install_wheels(made)
         (made / "src").mkdir()
-        (made / "stamp").write_text(wanted)
+        (made / "stamp").write_text(wanted, encoding="utf-8")
         made.rename(root)
     return root
 
@@ -136,7 +136,7 @@ def _unpack_debian(root: Path, apt: Path) -> None:
     for name in ("state/lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     (apt / "status").touch()
-    (apt / "sources.list").write_text(_SOURCES.format(keyring=_KEYRING))
+    (apt / "sources.list").write_text(_SOURCES.format(keyring=_KEYRING), encoding="utf-8")
     settings = {
         "Dir::Etc::SourceList": apt / "sources.list",
         "Dir::Etc::SourceParts": "/nonexistent",
@@ -155,7 +155,9 @@ def _unpack_debian(root: Path, apt: Path) -> None:
     packages = sorted((apt / "cache" / "archives").glob("*.deb"))
     for package in packages:
         _quietly("dpkg-deb", "-x", str(package), str(root))
-    (root / "packages.txt").write_text("".join(f"{package.name}\n" for package in packages))
+    (root / "packages.txt").write_text(
+        "".join(f"{package.name}\n" for package in packages), encoding="utf-8"
+    )
     shutil.rmtree(apt)
 
 

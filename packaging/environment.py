@@ -129,7 +129,9 @@ def _facts(requirements: Path) -> dict[str, str]:
     python = venv_python()
     config = VENV / "pyvenv.cfg"
     version = (
-        re.search(r"^version\s*=\s*(\S+)", config.read_text(), re.M) if config.exists() else None
+        re.search(r"^version\s*=\s*(\S+)", config.read_text(encoding="utf-8"), re.M)
+        if config.exists()
+        else None
     )
     return {
         "requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(),
@@ -167,7 +169,7 @@ def _bring_up(requirements: Path, stamp: Path) -> None:
     if reason or not _satisfies(requirements):
         _install(requirements)
     partial = stamp.with_suffix(".part")
-    partial.write_text(json.dumps(_facts(requirements), indent=1))
+    partial.write_text(json.dumps(_facts(requirements), indent=1), encoding="utf-8")
     partial.replace(stamp)
 
 

@@ -152,13 +152,15 @@ def _remember(model: Model) -> None:
     """Add the file to the cache of verified files, and remove files that no longer exist."""
     kept = {path: entry for path, entry in _read_hashed().items() if os.path.exists(path)}
     partial = _HASHED.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(json.dumps({**kept, str(model.path): _entry(model)}, indent=1))
+    partial.write_text(
+        json.dumps({**kept, str(model.path): _entry(model)}, indent=1), encoding="utf-8"
+    )
     partial.replace(_HASHED)
 
 
 def _read_hashed() -> dict[str, list[object]]:
     try:
-        read = json.loads(_HASHED.read_text())
+        read = json.loads(_HASHED.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return read if isinstance(read, dict) else {}

@@ -304,9 +304,11 @@ def test_licence_texts_and_an_index_are_written(tmp_path: Path) -> None:
     files = {"licenses/LICENSE": "Do as you like.", "licenses/deep/NOTICE.txt": "By someone."}
     part = licences.of_distribution(_installed(tmp_path, "some.thing", files))
     licences.write([part], tmp_path / "out")
-    assert (tmp_path / "out" / "some.thing" / "LICENSE").read_text() == "Do as you like."
+    assert (tmp_path / "out" / "some.thing" / "LICENSE").read_text(
+        encoding="utf-8"
+    ) == "Do as you like."
     assert (tmp_path / "out" / "some.thing" / "deep" / "NOTICE.txt").exists()
-    index = (tmp_path / "out" / "index.txt").read_text()
+    index = (tmp_path / "out" / "index.txt").read_text(encoding="utf-8")
     assert re.search(r"^some\.thing +1\.0 +MIT +some\.thing/$", index, re.MULTILINE)
 
 
@@ -332,9 +334,9 @@ def _installed(folder: Path, name: str, files: dict[str, str]) -> metadata.Distr
     described = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\nLicense-Expression: MIT\n"
     for path, text in {**files, "METADATA": described}.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
-        (place / path).write_text(text)
+        (place / path).write_text(text, encoding="utf-8")
     record = [*(f"{place.name}/{path},," for path in (*files, "METADATA")), ""]
-    (place / "RECORD").write_text("\n".join(record))
+    (place / "RECORD").write_text("\n".join(record), encoding="utf-8")
     return metadata.Distribution.at(place)
 
 
@@ -354,7 +356,7 @@ def test_desktop_entry_and_mime_type_agree() -> None:
 
 def test_open_with_offers_the_same_documents_as_on_windows() -> None:
     offered = set(_entry(PACKAGING / "linux" / "tokonoma.desktop")["MimeType"].split(";"))
-    listed = (PACKAGING / "windows" / "installer.iss").read_text()
+    listed = (PACKAGING / "windows" / "installer.iss").read_text(encoding="utf-8")
     endings = set(re.findall(r'SupportedTypes".*ValueName: "(\.\w+)"', listed))
     assert len(endings) > 20
     known = QMimeDatabase()
@@ -374,11 +376,14 @@ def test_installing_leaves_documents_to_the_programs_that_open_them(tmp_path: Pa
     for side in (16, 24, 32, 48, 64, 128, 256, 512):
         (icons / f"tokonoma-{side}.png").touch()
     bundle.add_linux_files(folder, icons)
-    (tools / "xdg-mime").write_text(XDG_MIME)
+    (tools / "xdg-mime").write_text(XDG_MIME, encoding="utf-8")
     (tools / "xdg-mime").chmod(0o755)
     path = os.pathsep.join([str(tools), os.environ["PATH"]])
     _install(folder, tmp_path, PATH=path)
-    assert (tmp_path / "set").read_text().split() == ["viewer.desktop", "application/pdf"]
+    assert (tmp_path / "set").read_text(encoding="utf-8").split() == [
+        "viewer.desktop",
+        "application/pdf",
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a script of the Unix shell")
@@ -409,7 +414,7 @@ def test_uninstalling_removes_every_installed_file(tmp_path: Path) -> None:
 def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: Path) -> None:
     mine = tmp_path / ".local" / "bin" / "tokonoma"
     mine.parent.mkdir(parents=True)
-    mine.write_text("mine")
+    mine.write_text("mine", encoding="utf-8")
     folder = tmp_path / "bundle"
     folder.mkdir()
     icons = tmp_path / "icons"
@@ -419,7 +424,7 @@ def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: 
     bundle.add_linux_files(folder, icons)
     _install(folder, tmp_path)
     _install(folder, tmp_path, "uninstall")
-    assert mine.read_text() == "mine"
+    assert mine.read_text(encoding="utf-8") == "mine"
 
 
 def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() -> None:
@@ -439,8 +444,8 @@ def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() ->
 
 
 def test_windows_files_register_the_same_type() -> None:
-    installer = (PACKAGING / "windows" / "installer.iss").read_text()
-    script = (PACKAGING / "windows" / "register.ps1").read_text()
+    installer = (PACKAGING / "windows" / "installer.iss").read_text(encoding="utf-8")
+    script = (PACKAGING / "windows" / "register.ps1").read_text(encoding="utf-8")
     for text in (installer, script):
         assert "Tokonoma.gguf" in text
         assert r".gguf\OpenWithProgids" in text
@@ -514,7 +519,7 @@ def test_socket_calls_are_counted_by_address_family() -> None:
 
 
 def test_the_readme_lists_the_packages_installed_in_the_chroot() -> None:
-    text = (PACKAGING / "linux" / "README.txt").read_text()
+    text = (PACKAGING / "linux" / "README.txt").read_text(encoding="utf-8")
     listed = re.search(r"Debian and Ubuntu:\n\n(.+?)\n\n", text, re.DOTALL)
     assert listed is not None
     assert tuple(listed[1].split()) == clean_root.DESKTOP

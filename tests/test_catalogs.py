@@ -151,10 +151,12 @@ def test_a_new_string_makes_the_template_out_of_date(
 def test_two_plurals_of_one_string_are_refused(tmp_path: Path) -> None:
     source = 'trn("{count} chat", "{count} chats", 2)\n'
     (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "one.py").write_text(source)
-    (tmp_path / "app" / "two.py").write_text(source.replace("chats", "chats in all"))
+    (tmp_path / "app" / "one.py").write_text(source, encoding="utf-8")
+    (tmp_path / "app" / "two.py").write_text(
+        source.replace("chats", "chats in all"), encoding="utf-8"
+    )
     (tmp_path / "resources").mkdir()
-    (tmp_path / "resources" / "catalog.json").write_text("{}")
+    (tmp_path / "resources" / "catalog.json").write_text("{}", encoding="utf-8")
     with pytest.raises(catalogs.Clash, match="another plural"):
         catalogs.extracted(tmp_path)
 
@@ -162,9 +164,9 @@ def test_two_plurals_of_one_string_are_refused(tmp_path: Path) -> None:
 def test_a_string_with_a_plural_and_without_is_refused(tmp_path: Path) -> None:
     source = 'tr("Stop the answer")\ntrn("Stop the answer", "Stop {count} answers", 2)\n'
     (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "one.py").write_text(source)
+    (tmp_path / "app" / "one.py").write_text(source, encoding="utf-8")
     (tmp_path / "resources").mkdir()
-    (tmp_path / "resources" / "catalog.json").write_text("{}")
+    (tmp_path / "resources" / "catalog.json").write_text("{}", encoding="utf-8")
     with pytest.raises(catalogs.Clash, match="with a plural and without"):
         catalogs.extracted(tmp_path)
 

@@ -26,7 +26,7 @@ def test_the_benchmark_writes_its_table(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert script.with_name("cuda.md").read_bytes() == before
-    text = (tmp_path / "cuda.md").read_text()
+    text = (tmp_path / "cuda.md").read_text(encoding="utf-8")
     assert "Not measured" not in text, text
     assert text.count("greedy tokens") == 2
     assert "ties" not in text

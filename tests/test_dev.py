@@ -67,9 +67,13 @@ class Copy:
         (root / "packaging").mkdir()
         for script in PACKAGING.glob("*.py"):
             shutil.copy(script, root / "packaging")
-        (root / "packaging" / "requirements.txt").write_text("# pins\ntinything==1.0  # the one\n")
+        (root / "packaging" / "requirements.txt").write_text(
+            "# pins\ntinything==1.0  # the one\n", encoding="utf-8"
+        )
         write_wheel(self.wheels, "tinything", {"tinything.py": b"answer = 42\n"})
-        (root / "packaging" / "requirements-compiler.txt").write_text("ziglang==1.0\n")
+        (root / "packaging" / "requirements-compiler.txt").write_text(
+            "ziglang==1.0\n", encoding="utf-8"
+        )
         (root / "kernels" / "cpu" / "native").mkdir(parents=True)
         (root / "kernels" / "cpu" / "native" / "nk.cpp").touch()
         shutil.copy(BUILD_SCRIPT, root / "kernels" / "cpu")
@@ -176,10 +180,10 @@ def test_a_python_without_venv_is_told_in_one_sentence(tmp_path: Path) -> None:
 
 def test_unavailable_pins_leave_the_venv_working(made: Copy) -> None:
     requirements = made.root / "packaging" / "requirements.txt"
-    old = requirements.read_text()
-    requirements.write_text(old + "tinything-extra==2.0\n")
+    old = requirements.read_text(encoding="utf-8")
+    requirements.write_text(old + "tinything-extra==2.0\n", encoding="utf-8")
     printed = made.ensure()
-    requirements.write_text(old)
+    requirements.write_text(old, encoding="utf-8")
     assert "pip could not install the packages: the package index did not offer it" in printed
     assert "Traceback" not in printed
     assert made.ensure(PIP_FIND_LINKS="") == ""
@@ -199,9 +203,9 @@ def test_a_missing_compiler_is_installed_or_the_reference_kernels_are_used(made:
     assert "Installing the packages (a C++ compiler, about 100 MB, once)" in printed
     assert "reference" not in printed
     (library,) = libraries.iterdir()
-    assert library.read_text() == "compiled"
+    assert library.read_text(encoding="utf-8") == "compiled"
     assert made.kernels() == ""
-    (made.root / "kernels" / "cpu" / "native" / "nk.cpp").write_text("// newer")
+    (made.root / "kernels" / "cpu" / "native" / "nk.cpp").write_text("// newer", encoding="utf-8")
     assert "Building the native kernels" in made.kernels()
     (newer,) = libraries.iterdir()
     assert newer != library

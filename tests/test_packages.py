@@ -45,14 +45,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small") / "Tokonoma"
     licences = folder / "_internal" / "resources" / "licences"
     licences.mkdir(parents=True)
-    (licences / "index.txt").write_text("What this is made of.\n\nQt  6.11  LGPL-3.0-only  Qt/\n")
-    (folder / "tokonoma").write_text("#!/bin/sh\necho started\n")
+    (licences / "index.txt").write_text(
+        "What this is made of.\n\nQt  6.11  LGPL-3.0-only  Qt/\n", encoding="utf-8"
+    )
+    (folder / "tokonoma").write_text("#!/bin/sh\necho started\n", encoding="utf-8")
     icons = tmp_path_factory.mktemp("icons")
     for side in (16, 24, 32, 48, 64, 128, 256, 512):
         (icons / f"tokonoma-{side}.png").write_bytes(b"picture")
     bundle.add_linux_files(folder, icons)
-    readme = (folder / "README.txt").read_text()
-    (folder / "README.txt").write_text(re.sub(r"glibc \S+ or", "glibc 2.35 or", readme))
+    readme = (folder / "README.txt").read_text(encoding="utf-8")
+    (folder / "README.txt").write_text(
+        re.sub(r"glibc \S+ or", "glibc 2.35 or", readme), encoding="utf-8"
+    )
     bundle._set_modes(folder)
     return folder
 
@@ -65,10 +69,10 @@ def root(small: Path, tmp_path: Path) -> Path:
 
 def test_release_notes_are_read_by_version(tmp_path: Path) -> None:
     path = tmp_path / "changelog.md"
-    path.write_text(NOTES.replace("0.2.0", VERSION))
+    path.write_text(NOTES.replace("0.2.0", VERSION), encoding="utf-8")
     found = release_notes.releases(path)
     assert found[0] == Release(VERSION, ("One `--flag`, on two lines.", "Another."))
-    path.write_text(NOTES.replace("0.1.0", "0.0.9"))
+    path.write_text(NOTES.replace("0.1.0", "0.0.9"), encoding="utf-8")
     with pytest.raises(Trouble, match=f"has no section for version {re.escape(VERSION)}"):
         release_notes.releases(path)
 
@@ -89,13 +93,13 @@ def test_the_installed_tree_has_program_menu_entry_manual_and_texts(root: Path) 
         *(f"icons/hicolor/{side}x{side}/apps/tokonoma.png" for side in (16, 32, 48, 256, 512)),
     }
     assert not (root / "usr/lib/tokonoma/install.sh").exists()
-    assert "Qt  6.11  LGPL" in (share / "doc/tokonoma/copyright").read_text()
+    assert "Qt  6.11  LGPL" in (share / "doc/tokonoma/copyright").read_text(encoding="utf-8")
     open_to_all = {path.stat().st_mode & 0o055 for path in root.rglob("*") if path.is_dir()}
     assert open_to_all == {0o055}
 
 
 def test_the_manual_has_every_option() -> None:
-    text = (LINUX / "tokonoma.1").read_text().replace("\\-", "-")
+    text = (LINUX / "tokonoma.1").read_text(encoding="utf-8").replace("\\-", "-")
     options = [name for each in _parser()._actions for name in each.option_strings]
     assert len(options) > 4
     assert [name for name in options if name not in text] == []
@@ -137,12 +141,12 @@ def test_the_mime_type_is_recognised_from_its_file(root: Path, tmp_path: Path) -
         pytest.skip("needs update-mime-database")
     mime = root / "usr" / "share" / "mime"
     subprocess.run(["update-mime-database", mime], check=True)
-    assert "50:application/x-gguf:*.gguf" in (mime / "globs2").read_text()
+    assert "50:application/x-gguf:*.gguf" in (mime / "globs2").read_text(encoding="utf-8")
     assert b"GGUF" in (mime / "magic").read_bytes()
 
 
 def test_the_flatpak_manifest_is_local_and_asks_for_no_files_of_the_user() -> None:
-    manifest = json.loads((LINUX / f"{metainfo.ID}.json").read_text())
+    manifest = json.loads((LINUX / f"{metainfo.ID}.json").read_text(encoding="utf-8"))
     assert manifest["id"] == metainfo.ID
     assert manifest["command"] == "tokonoma"
     assert manifest["rename-desktop-file"] == (LINUX / "tokonoma.desktop").name
@@ -161,7 +165,7 @@ def test_the_flatpak_manifest_is_local_and_asks_for_no_files_of_the_user() -> No
 
 
 def test_the_flatpak_commands_copy_the_bundle(small: Path, tmp_path: Path) -> None:
-    (module,) = json.loads((LINUX / f"{metainfo.ID}.json").read_text())["modules"]
+    (module,) = json.loads((LINUX / f"{metainfo.ID}.json").read_text(encoding="utf-8"))["modules"]
     app = tmp_path / "app"
     app.mkdir()
     for command in module["build-commands"]:

@@ -25,7 +25,7 @@ exit 0
 
 def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> None:
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, encoding="utf-8")
     (folder / name).chmod(stat.S_IRWXU)
 
 
@@ -39,7 +39,7 @@ def qt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     plugins = folder / "Qt" / "plugins" / "platforms"
     plugins.mkdir(parents=True)
     (folder / "QtWidgets.abi3.so").touch()
-    (plugins / "libqxcb.so").write_text("libxcb-cursor.so.0\nlibxcb-icccm.so.4\n")
+    (plugins / "libqxcb.so").write_text("libxcb-cursor.so.0\nlibxcb-icccm.so.4\n", encoding="utf-8")
     (plugins / "libqwayland.so").touch()
     (plugins / "libqoffscreen.so").touch()
     return folder
@@ -54,7 +54,7 @@ def test_the_plugin_of_the_session_decides(qt: Path) -> None:
 
 
 def test_a_library_that_every_window_needs_is_found(qt: Path) -> None:
-    (qt / "QtWidgets.abi3.so").write_text("libEGL.so.1\n")
+    (qt / "QtWidgets.abi3.so").write_text("libEGL.so.1\n", encoding="utf-8")
     assert qt_libraries.missing({"WAYLAND_DISPLAY": "wayland-0"}, qt) == ["libEGL.so.1"]
 
 

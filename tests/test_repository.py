@@ -179,6 +179,23 @@ def test_every_module_has_a_docstring_whose_first_paragraph_is_a_sentence() -> N
     assert undocumented == []
 
 
+@pytest.mark.sweep
+def test_every_text_file_is_read_and_written_with_a_named_encoding() -> None:
+    """Ruff's rule knows only paths whose type it can infer; the default of Windows is not UTF-8."""
+    without = []
+    for path in (each for each in tracked() if each.suffix == ".py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            most = {"read_text": 0, "write_text": 1}.get(node.func.attr)
+            named = len(node.args) > (most or 0) or any(
+                each.arg in ("encoding", None) for each in node.keywords
+            )
+            if most is not None and not named:
+                without.append(f"{name_of(path)}:{node.lineno}")
+    assert without == []
+
+
 def test_no_module_is_longer_than_the_limit() -> None:
     lengths = {name_of(path): len(path.read_bytes().splitlines()) for path in modules()}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FILE} == {}
@@ -297,14 +314,14 @@ def imported_modules() -> set[str]:
 
 def pins() -> dict[str, str]:
     """Package to version, as requirements.txt pins them."""
-    lines = (ROOT / "packaging" / "requirements.txt").read_text().splitlines()
+    lines = (ROOT / "packaging" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     stated = [one for line in lines if (one := line.split("#")[0].strip())]
     return {normal(name): version for name, version in (one.split("==") for one in stated)}
 
 
 def declared() -> list[Requirement]:
     """The dependencies that pyproject.toml declares."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [Requirement(line) for line in project["dependencies"]]
 
 
@@ -314,8 +331,8 @@ def normal(name: str) -> str:
 
 
 def test_the_version_is_the_same_everywhere() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    changelog = (ROOT / "packaging" / "changelog.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changelog = (ROOT / "packaging" / "changelog.md").read_text(encoding="utf-8")
     assert app.__version__ == project["version"]
     assert f"## {app.__version__}\n" in changelog
 

@@ -22,8 +22,8 @@ WITHOUT = "def test_fails(seed): assert not [seed]"
 
 def failed(folder: Path, test: str, *options: str) -> tuple[str, str]:
     """Run a failing test; returns the seed it prints and the data it failed on."""
-    (folder / "test_failing.py").write_text(test)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_failing.py").write_text(test, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "seeding", "-p", "no:cacheprovider", *options]
     ran = subprocess.run(
         command,

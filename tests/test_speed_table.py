@@ -100,7 +100,8 @@ def peer(tmp_path: Path) -> Path:
                         moments.write(str(time.monotonic()) + "\\n")
                 print(json.dumps({{"avg_ts": 1 + int(depth), "n_depth": int(depth)}}), flush=True)
             """
-        )
+        ),
+        encoding="utf-8",
     )
     script.chmod(0o755)
     return script
@@ -118,7 +119,7 @@ def test_llama_bench_is_suspended_between_its_runs(peer: Path, tmp_path: Path):
         with pytest.raises(Missing, match="ended before its last run"):
             decode()
     assert speeds == [9.0, 1.0, 9.0]
-    moments = [float(line) for line in (tmp_path / "moments").read_text().split()]
+    moments = [float(line) for line in (tmp_path / "moments").read_text(encoding="utf-8").split()]
     # It may log a time between printing its line and the signal that stops it.
     assert not [moment for moment in moments if stopped + 0.1 < moment < resumed]
 
@@ -136,7 +137,7 @@ def test_a_peer_without_the_depth_option_runs_at_depth_zero(tmp_path: Path, dept
     script = tmp_path / "peer"
     rows = '[{"n_prompt": 512, "avg_ts": 7}, {"n_prompt": 0, "avg_ts": %d}]'
     code = f"print({rows!r} % (int(sys.argv[sys.argv.index('-d') + 1]) if '-d' in sys.argv else 5))"
-    script.write_text(f"#!{sys.executable}\nimport sys\n{code}\n")
+    script.write_text(f"#!{sys.executable}\nimport sys\n{code}\n", encoding="utf-8")
     script.chmod(0o755)
     speed = peer_runs.run_llama_bench(script, Path("model"), Settings(threads=1, depth=depth))
     assert (speed.prefill, speed.decode) == (7, depth or 5)

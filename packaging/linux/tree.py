@@ -96,7 +96,9 @@ def debian_packages(sonames: Sequence[str]) -> list[str]:
 
 def oldest_glibc(bundle: Path) -> str:
     """The version of glibc that the bundle's README states; the newest that any binary asks for."""
-    found = re.search(r"glibc (\d+\.\d+) or newer", (bundle / "README.txt").read_text())
+    found = re.search(
+        r"glibc (\d+\.\d+) or newer", (bundle / "README.txt").read_text(encoding="utf-8")
+    )
     if found is None:
         raise Trouble(f"{bundle}/README.txt states no version of glibc; build the bundle again.")
     return found[1]

@@ -114,9 +114,9 @@ def test_another_version_that_is_started_is_said_with_what_to_do(
 def test_an_answer_of_a_model_here_is_noted(stage: Stage, tmp_path: Path) -> None:
     record = tmp_path / "home" / "state" / "updates.json"
     until(record.exists)
-    assert '"answered": false' in record.read_text()
+    assert '"answered": false' in record.read_text(encoding="utf-8")
     assert stage.controller.send("Hello")
     stage.engine.write("Hello.")
     stage.engine.finish()
     stage.wait_until_idle()
-    until(lambda: '"answered": true' in record.read_text())
+    until(lambda: '"answered": true' in record.read_text(encoding="utf-8"))

@@ -26,7 +26,7 @@ def test_setting_changed_on_the_page_is_applied_and_saved(stage: Stage) -> None:
     preferences.changed.emit("temperature", 0.25)
     assert stage.controller.settings.temperature == 0.25
     stage.wait_until_idle()
-    assert '"temperature": 0.25' in (stage.folder / "settings.json").read_text()
+    assert '"temperature": 0.25' in (stage.folder / "settings.json").read_text(encoding="utf-8")
 
 
 def test_theme_changes_at_once(stage: Stage) -> None:
@@ -115,7 +115,7 @@ def test_zero_snapshot_budget_saves_nothing(stage: Stage) -> None:
 
 
 def test_missing_path_opens_its_nearest_existing_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     assert nearest_folder(tmp_path) == tmp_path
     assert nearest_folder(tmp_path / "file") == tmp_path
     assert nearest_folder(tmp_path / "not" / "yet" / "there") == tmp_path

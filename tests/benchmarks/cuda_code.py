@@ -315,7 +315,7 @@ def main() -> int:
             lines.append(row(part, one, capability, code))
             print(lines[-1], flush=True)
     if len(sys.argv) == 1:
-        TARGET.write_text("\n".join(lines) + "\n")
+        TARGET.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(jobs)} kernels; {spilled} that decode spill; {refused} take too much memory.")
     return 1 if spilled or refused else 0
 

@@ -310,7 +310,7 @@ def main() -> int:
     named = [Path(one) for one in sys.argv[2:] if sys.argv[1] == "--table"]
     target = named[0] if named else ROOT / "build" / TABLE.name if is_toy else TABLE
     target.parent.mkdir(exist_ok=True)
-    target.write_text(report.text())
+    target.write_text(report.text(), encoding="utf-8")
     print(f"{target}: {len(report.rows)} rows, {len(report.missing)} not measured.")
     return 0 if report.rows else 1
 

@@ -301,7 +301,7 @@ def main() -> None:
     )
     print(text)
     if options.write:
-        TABLE.write_text(text + "\n")
+        TABLE.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -168,8 +168,8 @@ def write_import(home: Path) -> None:
         }
     chat = {"title": "Lenses", "create_time": 1.6e9, "update_time": 1.6e9, "mapping": mapping}
     chat |= {"conversation_id": "c1", "current_node": "2"}
-    (home / IMPORTED).write_text(json.dumps([chat]))
-    (home / ATTACHED).write_text("# Notes\n\nThe harbour was rebuilt in 1926.\n")
+    (home / IMPORTED).write_text(json.dumps([chat]), encoding="utf-8")
+    (home / ATTACHED).write_text("# Notes\n\nThe harbour was rebuilt in 1926.\n", encoding="utf-8")
 
 
 def window_of(environment: dict[str, str]) -> str:

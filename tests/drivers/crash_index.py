@@ -91,7 +91,9 @@ def kill_once(folder: Path, number: int, chance: random.Random, known: set[str])
     child.kill()
     child.wait()
     lines = [
-        line.split() for line in side.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        line.split()
+        for line in side.read_text(encoding="utf-8").splitlines(keepends=True)
+        if line[-1] == "\n"
     ]
     by_word = {
         word: {key for kind, key in lines if kind == word}

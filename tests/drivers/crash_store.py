@@ -125,7 +125,9 @@ def kill_once(folder: Path, number: int, chance: random.Random) -> Kill:
     killed = time.monotonic()
     child.wait()
     log = [
-        json.loads(line) for line in side.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        json.loads(line)
+        for line in side.read_text(encoding="utf-8").splitlines(keepends=True)
+        if line[-1] == "\n"
     ]
     _, message_id, length = next(entry for entry in log if entry[0] == "begun")
     made = [(when, word) for kind, when, word in (e for e in log if e[0] == "made")]

@@ -40,7 +40,7 @@ class Target:
     def __init__(self, model: Path, *options: str) -> None:
         folder = Path(tempfile.mkdtemp())
         key = folder / "key"
-        key.write_text(KEY)
+        key.write_text(KEY, encoding="utf-8")
         key.chmod(0o600)
         self.log = folder / "log"
         command = [sys.executable, "-m", "engine", "serve", "-m", str(model), "--port", "0"]
@@ -58,7 +58,7 @@ class Target:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def text(self) -> str:
-        return self.log.read_text(errors="replace")
+        return self.log.read_text(errors="replace", encoding="utf-8")
 
     def post(self, path: str, body: Any, seconds: float = 60.0) -> httpx.Response:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -80,7 +80,7 @@ class Target:
     def state(self) -> dict[str, int]:
         """Threads, descriptors, megabytes, and answers in progress."""
         folder = Path(f"/proc/{self.process.pid}")
-        status = folder.joinpath("status").read_text()
+        status = folder.joinpath("status").read_text(encoding="utf-8")
         slots = httpx.get(f"{self.url}/slots", headers=JSON, timeout=60).json()
         numbers = {"processing": sum(one["is_processing"] for one in slots)}
         return {

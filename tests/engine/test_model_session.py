@@ -217,7 +217,9 @@ def test_adapter_changed_on_disk_is_read_again(
     bench: Bench, llama: Path, leaf: Path, name: str
 ) -> None:
     leaf = leaf.rename(leaf.with_name(name))
-    leaf.with_name("adapter.txt").write_text("a file beside the adapter is ignored")
+    leaf.with_name("adapter.txt").write_text(
+        "a file beside the adapter is ignored", encoding="utf-8"
+    )
     bench.load(llama)
     first = bench.set_adapters(1, (leaf, 1.0)).adapters[0]
     assert not bench.set_adapters(2, (leaf, 1.0)).changed

@@ -344,7 +344,7 @@ def test_save_fails_when_the_folder_is_a_file(bench: Bench, llama: Path) -> None
     bench.load(llama)
     run_turns(bench, 1)
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
-    snapshots_folder().write_text("in the way")
+    snapshots_folder().write_text("in the way", encoding="utf-8")
     bench.send(1, bench.saving())
     failed = bench.until(SnapshotSaved, Failed)[-1]
     assert isinstance(failed, Failed)
@@ -470,7 +470,7 @@ def test_model_hash_is_cached_on_disk(bench: Bench, llama: Path) -> None:
     run_turns(bench, 1)
     bench.save(1)
     hashes = snapshots_folder().parent / "hashes.json"
-    assert str(llama) in json.loads(hashes.read_text())
+    assert str(llama) in json.loads(hashes.read_text(encoding="utf-8"))
 
 
 def test_snapshot_is_restored_with_the_same_adapter_stack_only(

@@ -29,7 +29,7 @@ def test_a_gpu_that_this_build_cannot_use_is_named(
 ) -> None:
     """The driver is there, but torch was built without CUDA: as a plain install is."""
     driver = tmp_path / "version"
-    driver.write_text("NVRM version")
+    driver.write_text("NVRM version", encoding="utf-8")
     monkeypatch.setattr("kernels.devices._DRIVER", str(driver))
     (one,) = devices.found()
     assert one.refusal is not None
@@ -95,7 +95,7 @@ def test_the_plain_install_has_no_package_of_a_gpu() -> None:
     folder = Path(__file__).parents[2] / "packaging"
     names = {
         line.split("==")[0].strip().lower()
-        for line in (folder / "requirements.txt").read_text().splitlines()
+        for line in (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
         if "==" in line
     }
     assert "torch" in names

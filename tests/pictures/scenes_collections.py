@@ -115,7 +115,7 @@ def collections_offer(stage: Stage) -> None:
     folder = stage.folder / "Harbour"
     folder.mkdir()
     for number in range(30):
-        (folder / f"letter {number}.txt").write_text("Dear Ada")
+        (folder / f"letter {number}.txt").write_text("Dear Ada", encoding="utf-8")
     stage.window.attaching.attached.emit([folder])
     until(lambda: bool(stage.state.notices))
 

@@ -36,13 +36,13 @@ def saved(name: str, model: Any, folder: Path) -> dict[str, Any]:
 
     case = CASES[name]
     model.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if case.rename:
         case.rename(config)
-        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     words = {f"<{token}>": token for token in range(case.vocabulary)}
     text = json.dumps({"model": {"vocab": words}, "added_tokens": []})
-    (folder / "tokenizer.json").write_text(text)
+    (folder / "tokenizer.json").write_text(text, encoding="utf-8")
     path = folder.with_suffix(".gguf")
     models.convert(folder, path)
     return {one.name: np.array(one.data) for one in GGUFReader(path).tensors}

@@ -104,7 +104,7 @@ def convert(folder: Path, path: Path) -> None:
     import conversion
     import gguf
 
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     converter = conversion.get_model_class(config["architectures"][0])
     # That of Mistral 3 chooses one of the classes it contains.
     inner = [one for one in vars(converter).values() if isinstance(one, type)]
@@ -131,13 +131,13 @@ def record(name: str, folder: Path) -> Any:
     saved = folder / name
     model.save_pretrained(saved)
     if case.rename:
-        config = json.loads((saved / "config.json").read_text())
+        config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
         case.rename(config)
-        (saved / "config.json").write_text(json.dumps(config))
+        (saved / "config.json").write_text(json.dumps(config), encoding="utf-8")
     # Gemma's converter counts the tokens there.
     words = {f"<{token}>": token for token in range(case.vocabulary)}
     text = json.dumps({"model": {"vocab": words}, "added_tokens": []})
-    (saved / "tokenizer.json").write_text(text)
+    (saved / "tokenizer.json").write_text(text, encoding="utf-8")
     path = folder / f"{name}.gguf"
     convert(saved, path)
     return transformers_files.read(path, tokens, rows.numpy())

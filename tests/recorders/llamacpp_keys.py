@@ -55,11 +55,14 @@ def of_architecture(source: Path, keys: dict[str, str]) -> dict[str, set[str]]:
         for name, body in _LOADER.findall(file.read_text(encoding="utf-8"))
     }
     names = dict(
-        re.findall(r'\{\s*(LLM_ARCH_\w+),\s*"([^"]+)"\s*\}', (code / "llama-arch.cpp").read_text())
+        re.findall(
+            r'\{\s*(LLM_ARCH_\w+),\s*"([^"]+)"\s*\}',
+            (code / "llama-arch.cpp").read_text(encoding="utf-8"),
+        )
     )
     classes = re.findall(
         r"case (LLM_ARCH_\w+):\s*return new (llama_model_\w+)\(",
-        (code / "llama-model.cpp").read_text(),
+        (code / "llama-model.cpp").read_text(encoding="utf-8"),
     )
     return {
         names[architecture]: {

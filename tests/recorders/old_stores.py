@@ -231,7 +231,7 @@ def main() -> None:
         found = read(store)
         store.close()
         text = json.dumps(found, indent=1, ensure_ascii=True)
-        (OUT / f"{name}.json").write_text(text + "\n")
+        (OUT / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def _forbidden(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     folder = Path(request["folder"])
 
     def write() -> None:
-        (folder / "written").write_text("x")
+        (folder / "written").write_text("x", encoding="utf-8")
 
     def connect() -> None:
         socket.create_connection(("127.0.0.1", request["port"]), 1)

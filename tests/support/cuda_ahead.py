@@ -134,7 +134,7 @@ def _examined(ptx: str, capability: int) -> tuple[int, int]:
     assert target, "every assembly text names its target"
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
-        file.write_text(ptx)
+        file.write_text(ptx, encoding="utf-8")
         command = [
             tool,
             "-v",

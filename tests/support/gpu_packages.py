@@ -117,13 +117,13 @@ def unpack(folder: Path, files: Mapping[str, str] = FILES) -> None:
     """Write files of a package, as if unpacked."""
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+        (folder / path).write_text(text, encoding="utf-8")
 
 
 def build_nvml(compiler: str, folder: Path) -> Path:
     """Compile a library that answers like NVML on a computer with two GPUs."""
     made, source = folder / "libnvidia-ml.so.1", folder / "nvml.c"
-    source.write_text(NVML)
+    source.write_text(NVML, encoding="utf-8")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", made, source], check=True)
     return made
 

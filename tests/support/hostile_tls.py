@@ -38,8 +38,8 @@ a1/uk7Rh9WLqWvJETDI+QQZHOwBCLmP4J6rI/AyHzBY=
 
 def server_context(folder: Path) -> ssl.SSLContext:
     """TLS context of a local server; writes `certificate.pem` and `key.pem` into the folder."""
-    (folder / "certificate.pem").write_text(CERTIFICATE)
-    (folder / "key.pem").write_text(KEY)
+    (folder / "certificate.pem").write_text(CERTIFICATE, encoding="utf-8")
+    (folder / "key.pem").write_text(KEY, encoding="utf-8")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
     return context

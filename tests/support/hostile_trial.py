@@ -47,7 +47,7 @@ class Trial:
         self._server = server
         secret = folder / "canary" / "secret.txt"
         secret.parent.mkdir(parents=True)
-        secret.write_text(SECRET)
+        secret.write_text(SECRET, encoding="utf-8")
         self._place = folder / "files"
         self._place.mkdir()
         port = server.getsockname()[1]

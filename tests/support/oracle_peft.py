@@ -108,7 +108,7 @@ def run_peft(case: PeftCase) -> dict[str, Array]:
 def write_folder(folder: Path, state: dict[str, Array]) -> Path:
     """Write the PEFT folder of a recorded case, its tensors in float32."""
     folder.mkdir()
-    (folder / "adapter_config.json").write_text(str(state["config"]))
+    (folder / "adapter_config.json").write_text(str(state["config"]), encoding="utf-8")
     tensors = {
         key.removeprefix("tensor/"): value.astype(np.float32)
         for key, value in state.items()

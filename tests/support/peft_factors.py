@@ -58,7 +58,7 @@ def write_folder(folder: Path, modules: dict[str, list[int]]) -> Path:
             tensors[stem] = torch.from_numpy(values.copy())
     folder.mkdir(parents=True, exist_ok=True)
     config = {"peft_type": "LORA", "lora_alpha": ALPHA, "r": RANK}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
     save_file(tensors, folder / "adapter_model.safetensors")
     return folder
 

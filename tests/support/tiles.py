@@ -38,7 +38,9 @@ def tile_type(format: Format) -> np.dtype[Any]:
     """The tile struct of a format as a numpy dtype, with the fields that layout.h declares."""
     if format.name in _PLAIN:
         return np.dtype([("x", _PLAIN[format.name], (16,))])
-    declared = re.search(rf"struct tile_{_TILES[format.name]} {{(.*?)}};", _HEADER.read_text())
+    declared = re.search(
+        rf"struct tile_{_TILES[format.name]} {{(.*?)}};", _HEADER.read_text(encoding="utf-8")
+    )
     assert declared
     fields: list[tuple[str, str, tuple[int, ...]]] = []
     for kind, names in re.findall(r"(\w+) ([^;]+);", declared[1]):

@@ -176,7 +176,7 @@ def write_peft(
     } | dict(config or {})
     folder.mkdir(parents=True, exist_ok=True)
     kept = {key: value for key, value in keys.items() if value is not None}
-    (folder / "adapter_config.json").write_text(json.dumps(kept))
+    (folder / "adapter_config.json").write_text(json.dumps(kept), encoding="utf-8")
     halves = {key: value.to(dtype).contiguous() for key, value in found.items()}
     save_file(halves, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     return folder

@@ -110,7 +110,7 @@ def test_a_message_has_its_files_before_its_text(stage: Stage, tmp_path: Path) -
     found = files(parts)[0]
     store_file = stage.store_queue.path
     blob = store_file.with_name(store_file.name + ".blobs") / found.sha256[:2] / found.sha256
-    assert blob.read_text() == "The sky is green."
+    assert blob.read_text(encoding="utf-8") == "The sky is green."
     assert stage.state.title(stage.state.current) == "What colour is the sky?"
 
 

@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(qtbot: QtBot, tmp_path: Path, model: Path) -> Iterator[Runs]:
-    (tmp_path / "report.txt").write_text(DOCUMENT)
+    (tmp_path / "report.txt").write_text(DOCUMENT, encoding="utf-8")
     made = Runs(tmp_path / "data", model, SETTINGS)
     (tmp_path / "data").mkdir()
     yield made
@@ -78,7 +78,7 @@ def test_a_document_is_named_before_it_falls_out(runs: Runs, tmp_path: Path) -> 
     attached(stage, tmp_path / "report.txt")
     stage.controller.chat_settings.change(None, policy)
     ask(stage, "what did the cat see?")
-    (tmp_path / "other.txt").write_text(DOCUMENT.upper())
+    (tmp_path / "other.txt").write_text(DOCUMENT.upper(), encoding="utf-8")
     stage.controller.attachments.attach([tmp_path / "other.txt"])
     until(lambda: bool((fit := stage.states.attachments.fit) and fit.file_tokens > 0))
     fit = stage.states.attachments.fit
@@ -90,7 +90,7 @@ def test_a_document_is_named_before_it_falls_out(runs: Runs, tmp_path: Path) -> 
 def test_a_document_that_is_too_long_is_refused(runs: Runs, tmp_path: Path) -> None:
     stage = runs.start()
     path = tmp_path / "long.txt"
-    path.write_text(DOCUMENT * 4)
+    path.write_text(DOCUMENT * 4, encoding="utf-8")
     estimate = attached(stage, path)
     assert not estimate.fits
     assert not stage.controller.send("What is it about?")

@@ -120,6 +120,6 @@ def test_a_file_that_is_not_there_is_no_model(stage: Stage, tmp_path: Path) -> N
 
 def test_opening_a_file_at_the_start_stays_in_the_new_chat(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
-    (tmp_path / "notes.txt").write_text("Notes")
+    (tmp_path / "notes.txt").write_text("Notes", encoding="utf-8")
     opened(stage, tmp_path / "notes.txt")
     assert not stage.controller.last_chat.stays_empty

@@ -183,7 +183,7 @@ def test_the_next_question_is_about_the_same_table(
     ]  # fmt: skip
     write(stage, "Ada.")
     other = tmp_path / "note.txt"
-    other.write_text("A note.")
+    other.write_text("A note.", encoding="utf-8")
     stage.controller.attachments.attach([other])
     for _ in range(3):
         stage.wait_until_idle()

@@ -59,7 +59,7 @@ def orders(folder: Path) -> FilePart:
         for n in range(300)
     ]
     path = folder / "orders.csv"
-    path.write_text("\n".join(rows))
+    path.write_text("\n".join(rows), encoding="utf-8")
     read = table.read(Source(path))
     return FilePart("orders.csv", read.text, kind=read.kind.value, reads=Reads.TABLES)
 

@@ -128,7 +128,7 @@ def test_a_file_without_permission_is_refused(
     extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
-    path.write_text("secret")
+    path.write_text("secret", encoding="utf-8")
     path.chmod(0)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
     with pytest.raises(ExtractionError) as caught:

@@ -265,8 +265,8 @@ def test_a_source_that_goes_while_it_is_read_is_missing(
 def test_folders_to_be_left_out_are_found_by_what_they_are(tmp_path: Path) -> None:
     own = tmp_path / "home" / "data"
     (own / "inside").mkdir(parents=True)
-    (own / "inside" / "a.txt").write_text("a")
-    (tmp_path / "b.txt").write_text("b")
+    (own / "inside" / "a.txt").write_text("a", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("b", encoding="utf-8")
     link = tmp_path / "link"
     link.symlink_to(own, target_is_directory=True)
     found = scan([str(tmp_path)], without=[own, tmp_path / "not there"])

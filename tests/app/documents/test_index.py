@@ -471,7 +471,7 @@ def test_a_folder_that_cannot_be_written_makes_the_index_one_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked = tmp_path / "file"
-    blocked.write_text("")
+    blocked.write_text("", encoding="utf-8")
     index = DocumentIndex(blocked / "documents.sqlite")
     index.add("a", LEASE)
     assert index._path is None

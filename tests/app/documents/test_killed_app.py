@@ -21,7 +21,11 @@ END_SECONDS = 1.0
 
 def children(process: int) -> list[int]:
     threads = Path(f"/proc/{process}/task").iterdir()
-    return [int(each) for one in threads for each in (one / "children").read_text().split()]
+    return [
+        int(each)
+        for one in threads
+        for each in (one / "children").read_text(encoding="utf-8").split()
+    ]
 
 
 def state_of(process: int) -> str:

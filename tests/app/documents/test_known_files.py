@@ -54,7 +54,7 @@ def test_a_damaged_file_is_made_anew(
 def test_without_a_file_they_are_in_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with closing(KnownFiles(tmp_path / "file" / "files.sqlite", 1)) as known:
         known.write([ONE])
         assert known.read() == {ONE.path: ONE}

@@ -353,7 +353,8 @@ def test_a_sheet_with_a_title_and_merged_cells(tmp_path: Path) -> None:
 def test_tables_of_other_documents(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(
         "Text | with a bar\n\n| Name \\| nick | N |\n|:--|--:|\n| a \\| b | 1 |\n| c | 2 |\n\nMore.\n\n"
-        "X | Y\n--- | ---\n1 | 2\n"
+        "X | Y\n--- | ---\n1 | 2\n",
+        encoding="utf-8",
     )
     first, second = find_tables([file_of(markdown.read(Source(tmp_path / "a.md")), "a.md")])
     assert [each.name for each in first.columns] == ["Name | nick", "N"]

@@ -227,7 +227,7 @@ def edited(tmp_path: Path, edit: Callable[[dict[str, Any]], object]) -> Path:
     content = {"version": 1, "models": [json.loads(json.dumps(stored_row()))]}
     edit(content)
     path = tmp_path / "catalog.json"
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content), encoding="utf-8")
     return path
 
 
@@ -313,7 +313,7 @@ def test_catalog_of_another_structure_is_refused(
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000])
 def test_a_damaged_catalog_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "catalog.json"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(CatalogError):
         catalog.load(path)
 

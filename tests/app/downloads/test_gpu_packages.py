@@ -227,7 +227,7 @@ def test_a_part_damaged_by_a_power_cut_is_found(folder: Path, wanted: WheelList,
         install(folder, wanted).run()
     install(folder, wanted).run()
     assert is_installed(folder, wanted)
-    assert (folder / wanted.name / "torch/cuda.py").read_text() == CUDA
+    assert (folder / wanted.name / "torch/cuda.py").read_text(encoding="utf-8") == CUDA
 
 
 def test_the_packages_of_another_release_take_the_place_of_the_old_ones(
@@ -296,4 +296,6 @@ def test_kills_at_any_moment_lose_nothing(hub: Hub, tmp_path: Path, seed: int) -
     install(folder, wanted).run()
     assert killed
     assert is_installed(folder, wanted)
-    assert (folder / wanted.name / "torch/lib/libtorch_cuda.so").read_text() == noise
+    assert (folder / wanted.name / "torch/lib/libtorch_cuda.so").read_text(
+        encoding="utf-8"
+    ) == noise

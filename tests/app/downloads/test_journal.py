@@ -75,9 +75,9 @@ def test_progress_after_a_crash_comes_from_the_part_file(hub: Hub, folder: Path,
     stalled_half_way(hub, first)
     first.queue.close()
     hub.released.set()
-    stored = json.loads((folder / "downloads.json").read_text())
+    stored = json.loads((folder / "downloads.json").read_text(encoding="utf-8"))
     stored["downloads"][0]["done"] = {"model1-Q4_0.gguf": 0}  # as stored when the transfer started
-    (folder / "downloads.json").write_text(json.dumps(stored))
+    (folder / "downloads.json").write_text(json.dumps(stored), encoding="utf-8")
     (kept,) = watch().queue.all()
     assert kept.done_bytes == HALF
 
@@ -133,5 +133,5 @@ def test_journal_is_plain_json(hub: Hub, folder: Path, watch) -> None:
     watched = watch()
     stalled_half_way(hub, watched)
     watched.queue.close()
-    (row,) = json.loads((folder / "downloads.json").read_text())["downloads"]
+    (row,) = json.loads((folder / "downloads.json").read_text(encoding="utf-8"))["downloads"]
     assert (row["path"], row["phase"]) == ("model1-Q4_0.gguf", "queued")

@@ -54,7 +54,9 @@ def test_known_hash_allows_resuming_from_another_address(hub: Hub, place: Path) 
     sha256 = hub.files[MODEL].sha256
     interrupted(hub, place)
     note = json.loads(sidecar_path(place).read_bytes())
-    sidecar_path(place).write_text(json.dumps(note | {"url": "https://mirror.example/x.gguf"}))
+    sidecar_path(place).write_text(
+        json.dumps(note | {"url": "https://mirror.example/x.gguf"}), encoding="utf-8"
+    )
     job = fetch(hub, place, sha256=sha256)
     assert is_complete(hub, place)
     assert job.received_bytes < SIZE
@@ -66,7 +68,7 @@ def test_known_hash_allows_resuming_from_another_address(hub: Hub, place: Path) 
 )
 def test_part_of_unknown_origin_is_downloaded_again(hub: Hub, place: Path, note: str) -> None:
     interrupted(hub, place)
-    sidecar_path(place).write_text(note)
+    sidecar_path(place).write_text(note, encoding="utf-8")
     assert fetch(hub, place).received_bytes == SIZE
     assert is_complete(hub, place)
 
@@ -118,7 +120,9 @@ def test_416_for_a_complete_part_finishes_the_download(hub: Hub, place: Path) ->
     job = download(hub, place)
     place.parent.mkdir()
     part_path(place).write_bytes(hub.files[MODEL].content)
-    sidecar_path(place).write_text(json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}))
+    sidecar_path(place).write_text(
+        json.dumps({"url": job.url, "etag": '"v1"', "done_bytes": SIZE}), encoding="utf-8"
+    )
     job.run()
     assert is_complete(hub, place)
     assert job.received_bytes == 0
@@ -144,7 +148,9 @@ def test_complete_part_needs_no_request(hub: Hub, place: Path) -> None:
     job = download(hub, place, sha256=whole.sha256, size_bytes=SIZE)
     place.parent.mkdir()
     part_path(place).write_bytes(whole.content)
-    sidecar_path(place).write_text(json.dumps({"url": job.url, "size_bytes": SIZE}))
+    sidecar_path(place).write_text(
+        json.dumps({"url": job.url, "size_bytes": SIZE}), encoding="utf-8"
+    )
     job.run()
     assert is_complete(hub, place)
     assert hub.requests == []
@@ -164,7 +170,7 @@ def test_without_a_hash_only_synced_bytes_are_kept(hub: Hub, place: Path) -> Non
     hub.files[MODEL].hashed = False
     interrupted(hub, place)
     note = json.loads(sidecar_path(place).read_bytes())
-    sidecar_path(place).write_text(json.dumps(note | {"done_bytes": 1_000}))
+    sidecar_path(place).write_text(json.dumps(note | {"done_bytes": 1_000}), encoding="utf-8")
     assert fetch(hub, place).received_bytes == SIZE - 1_000
     assert is_complete(hub, place)
 

@@ -264,7 +264,7 @@ def test_low_disk_space_fails_before_the_transfer(hub: Hub, place: Path) -> None
 
 
 def test_unwritable_folder_fails(hub: Hub, tmp_path: Path) -> None:
-    (tmp_path / "models").write_text("a file, not a folder")
+    (tmp_path / "models").write_text("a file, not a folder", encoding="utf-8")
     with pytest.raises(DownloadError, match=r"^model-Q4_0.gguf could not be written: .*\.$"):
         fetch(hub, tmp_path / "models" / "model-Q4_0.gguf")
 

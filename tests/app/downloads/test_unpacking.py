@@ -46,7 +46,9 @@ def test_files_are_where_they_belong(tmp_path: Path) -> None:
     made = {path.relative_to(tmp_path / "to").as_posix() for path in (tmp_path / "to").rglob("*")}
     assert {"torch/lib/libtorch_cuda.so", "torchgen/__init__.py"} <= made
     assert not any("include" in name or "scripts" in name for name in made)
-    assert (tmp_path / "to/torch/__init__.py").read_text() == FILES["torch/__init__.py"]
+    assert (tmp_path / "to/torch/__init__.py").read_text(encoding="utf-8") == FILES[
+        "torch/__init__.py"
+    ]
     assert verify(tmp_path / "to")
     if sys.platform != "win32":
         assert os.access(tmp_path / "to/triton/backends/nvidia/bin/ptxas", os.X_OK)

@@ -214,7 +214,7 @@ def test_what_a_crash_or_an_older_version_left_can_be_restored(
     for number in (1, 2):
         (own / f".big-{number:05}-of-00002.gguf.tokonoma-deleted").write_bytes(b"GGUF")
     (own / ".hidden").touch()
-    trash.file(fixture.folder / "library.json").write_text(damage)
+    trash.file(fixture.folder / "library.json").write_text(damage, encoding="utf-8")
     fixture.start()
     fixture.settle()
     assert {model.path.name for model in fixture.library_state.trash} == {
@@ -230,16 +230,18 @@ def test_what_a_crash_or_an_older_version_left_can_be_restored(
 def test_a_list_that_names_other_files_deletes_none_of_them(
     fixture: LibraryFixture, own: Path, tmp_path: Path
 ) -> None:
-    (precious := tmp_path / "precious.txt").write_text("mine")
+    (precious := tmp_path / "precious.txt").write_text("mine", encoding="utf-8")
     row = {
         "path": str(own / "m.gguf"), "name": "m", "size_bytes": 4, "linked": False, "deleted": 0,
         "files": [[str(own / "m.gguf"), str(precious)]],
     }  # fmt: skip
-    trash.file(fixture.folder / "library.json").write_text(json.dumps({"models": [row]}))
+    trash.file(fixture.folder / "library.json").write_text(
+        json.dumps({"models": [row]}), encoding="utf-8"
+    )
     fixture.start()
     fixture.settle()
     assert fixture.library_state.trash == ()
-    assert precious.read_text() == "mine"
+    assert precious.read_text(encoding="utf-8") == "mine"
 
 
 def test_a_model_on_an_unplugged_disk_stays_in_the_trash(

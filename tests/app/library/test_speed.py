@@ -97,7 +97,7 @@ def test_the_last_five_count_and_are_kept(bench: Bench, tmp_path: Path) -> None:
 def test_a_damaged_file_measures_nothing(
     qtbot: QtBot, tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "download-speed.json").write_text(text)
+    (tmp_path / "download-speed.json").write_text(text, encoding="utf-8")
     bench = Bench(tmp_path)
     done: list[bool] = []
     bench.worker.run(lambda: True, done.append)

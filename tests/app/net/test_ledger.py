@@ -34,7 +34,7 @@ def test_contacts_add_up_and_survive_a_restart(tmp_path: Path) -> None:
     assert second == Contact(*KEY, 2, 100, 102, 5, 10)
     again.clear()
     again.close()
-    assert json.loads(path.read_text())["contacts"] == []
+    assert json.loads(path.read_text(encoding="utf-8"))["contacts"] == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_contacts_add_up_and_survive_a_restart(tmp_path: Path) -> None:
 def test_a_damaged_row_is_left_out(tmp_path: Path, row: object) -> None:
     path = tmp_path / "contacts.json"
     good = {"host": "b", "port": 1, "purpose": "search"}
-    path.write_text(json.dumps({"contacts": [row, good]}))
+    path.write_text(json.dumps({"contacts": [row, good]}), encoding="utf-8")
     ledger = Ledger()
     ledger.open(path)
     assert [each.host for each in ledger.all()] == ["b"]
@@ -72,7 +72,7 @@ def test_a_search_leaves_no_words_in_the_file(tmp_path: Path, hub: Hub) -> None:
         (contact,) = gate.ledger.all()
     assert (contact.host, contact.purpose, contact.count) == ("127.0.0.1", Purpose.SEARCH, 1)
     assert "secret" in hub.requests[-1].path
-    assert "secret" not in (tmp_path / "contacts.json").read_text()
+    assert "secret" not in (tmp_path / "contacts.json").read_text(encoding="utf-8")
 
 
 def test_bytes_of_a_download_are_counted(hub: Hub, tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_an_interrupt_in_the_terminal_reaches_no_child(make: Make) -> None:
 
 @linux
 def test_a_child_can_write_connect_or_start_nothing(make: Make, tmp_path: Path) -> None:
-    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "kept").write_text("kept", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as server:
         request = {"folder": str(tmp_path), "port": server.getsockname()[1]}
         assert make().call("forbidden", request) == [b""]
@@ -252,7 +252,7 @@ def test_a_child_can_write_connect_or_start_nothing(make: Make, tmp_path: Path) 
         with pytest.raises(BlockingIOError):
             server.accept()
     assert os.listdir(tmp_path) == ["kept"]
-    assert (tmp_path / "kept").read_text() == "kept"
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == "kept"
 
 
 @linux

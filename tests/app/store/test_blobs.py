@@ -206,7 +206,7 @@ def test_a_crash_leaves_only_what_a_later_start_removes(
 def test_no_other_file_of_the_folder_is_removed(store: Store) -> None:
     name = store.blobs.add(b"a")
     notes = store.blobs.folder / name[:2] / "notes.txt"
-    notes.write_text("of the user")
+    notes.write_text("of the user", encoding="utf-8")
     make_old(store.blobs)
     store.remove_unnamed_blobs()
     assert kept(store) == {"notes.txt"}

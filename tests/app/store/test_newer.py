@@ -145,9 +145,9 @@ def test_window_shows_a_newer_store_and_exports_it(
         )
         until(target.exists)
         until(lambda: not stage.controller.transfer.busy)
-        exported = json.loads(target.read_text())
+        exported = json.loads(target.read_text(encoding="utf-8"))
         assert {each["title"] for each in exported["chats"]} == {"From the future", "Nothing yet"}
-        assert "seen from the left" in target.read_text()
+        assert "seen from the left" in target.read_text(encoding="utf-8")
         stage.controller.ask_to_quit()
         until(lambda: bool(ended) or "quit" in stage.state.notices)
         assert ended  # nothing was written, so nothing is lost

@@ -41,7 +41,7 @@ def unpacked(name: str, folder: Path) -> tuple[Path, dict[str, Any]]:
     """The recorded file, and what its version read from it."""
     path = folder / "conversations.sqlite"
     path.write_bytes(gzip.decompress((OLD / f"{name}.sqlite.gz").read_bytes()))
-    return path, json.loads((OLD / f"{name}.json").read_text())
+    return path, json.loads((OLD / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def compare(store: Store, held: dict[str, Any]) -> None:

@@ -48,7 +48,9 @@ def opened() -> Iterator[Opened]:
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> Path:
     """Make a folder the PATH, with a `dbus-send` that writes down what it is given."""
     program, said = folder / "dbus-send", folder / "said"
-    program.write_text(PROGRAM.format(python=sys.executable, file=str(said), code=code))
+    program.write_text(
+        PROGRAM.format(python=sys.executable, file=str(said), code=code), encoding="utf-8"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     return said
@@ -61,8 +63,10 @@ def test_the_file_manager_is_asked_to_select_the_file(
     file = tmp_path / "my models, für 雪.gguf"
     file.touch()
     show_in_folder(file)
-    qtbot.waitUntil(lambda: said.exists() and "string:" in said.read_text(), timeout=10_000)
-    *_, method, address, _ = said.read_text().split("\n")
+    qtbot.waitUntil(
+        lambda: said.exists() and "string:" in said.read_text(encoding="utf-8"), timeout=10_000
+    )
+    *_, method, address, _ = said.read_text(encoding="utf-8").split("\n")
     assert method == "org.freedesktop.FileManager1.ShowItems"
     assert address.startswith("array:string:file:///")
     assert "," not in address

@@ -94,7 +94,7 @@ def test_fatal_signal_writes_a_crash_report(tmp_path):
 
 
 def test_unwritable_log_does_not_prevent_the_start(tmp_path):
-    (tmp_path / "state").write_text("not a folder")
+    (tmp_path / "state").write_text("not a folder", encoding="utf-8")
     status, printed, warned = run(tmp_path, "print('started')")
     assert (status, printed) == (0, "started\n")
     assert "cannot be written" in warned

@@ -35,7 +35,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a script is no 
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is the whole PATH, with a program that writes down what it is given."""
     program = tmp_path / NAME
-    program.write_text(PROGRAM.format(python=sys.executable, folder=str(tmp_path)))
+    program.write_text(
+        PROGRAM.format(python=sys.executable, folder=str(tmp_path)), encoding="utf-8"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
@@ -55,7 +57,9 @@ def test_a_text_is_spoken_by_the_program_of_the_system(folder: Path, qtbot: QtBo
     text = (folder / "text").read_text(encoding="utf-8")
     assert text == "Der Himmel ist blau, und das ist schön.\nSET SELF RATE 100; rm -rf $HOME\n"
     if NAME == "spd-say":
-        assert (folder / "calls").read_text() == "--wait --pipe-mode --language de\n"
+        assert (folder / "calls").read_text(
+            encoding="utf-8"
+        ) == "--wait --pipe-mode --language de\n"
 
 
 def test_stopping_ends_the_program(folder: Path, qtbot: QtBot) -> None:
@@ -65,7 +69,9 @@ def test_stopping_ends_the_program(folder: Path, qtbot: QtBot) -> None:
     with qtbot.waitSignal(speech.ended, timeout=5000), qtbot.assertNotEmitted(speech.failed):
         speech.stop()
     if NAME == "spd-say":  # its service goes on without it
-        qtbot.waitUntil(lambda: "--cancel" in (folder / "calls").read_text(), timeout=10_000)
+        qtbot.waitUntil(
+            lambda: "--cancel" in (folder / "calls").read_text(encoding="utf-8"), timeout=10_000
+        )
 
 
 def test_another_text_replaces_the_first(folder: Path, qtbot: QtBot) -> None:

@@ -218,7 +218,7 @@ def attached(stage: Stage) -> list[str]:
 def test_a_dropped_document_is_attached(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
     loads = stage.engine.count(Load)
-    (tmp_path / "notes.txt").write_text("Notes")
+    (tmp_path / "notes.txt").write_text("Notes", encoding="utf-8")
     drop(stage, files(tmp_path / "notes.txt"))
     assert attached(stage) == ["notes.txt"]
     assert (stage.window.composer.text(), stage.engine.count(Load)) == ("", loads)
@@ -253,7 +253,7 @@ def test_a_dropped_link_or_text_goes_to_the_field(stage: Stage) -> None:
 
 
 def test_opened_documents_are_attached(stage: Stage, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("Notes")
+    (tmp_path / "notes.txt").write_text("Notes", encoding="utf-8")
     stage.window.show()
     stage.controller.start(MODEL)
     stage.controller.opening.open([tmp_path / "notes.txt"], load=False)

@@ -29,7 +29,7 @@ def unpacked(folder: Path) -> Path:
     (share / "icons/hicolor/48x48/apps/tokonoma.png").write_bytes(b"png")
     shutil.copy(SCRIPT, folder)
     program = folder / "tokonoma"
-    program.write_text(f"#!/bin/sh\necho {folder.name}\n")
+    program.write_text(f"#!/bin/sh\necho {folder.name}\n", encoding="utf-8")
     program.chmod(0o755)
     return folder
 
@@ -54,7 +54,7 @@ def started(home: Path) -> tuple[str, str]:
     """The versions that the command and the menu start."""
     command = home / ".local/bin/tokonoma"
     by_name = subprocess.run([str(command)], capture_output=True, text=True, check=True)
-    entry = (home / ".local/share/applications/tokonoma.desktop").read_text()
+    entry = (home / ".local/share/applications/tokonoma.desktop").read_text(encoding="utf-8")
     (line,) = [each for each in entry.splitlines() if each.startswith("Exec=")]
     program = Path(line.removeprefix("Exec=").split('"')[1])
     assert program.is_file()

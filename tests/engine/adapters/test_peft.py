@@ -54,7 +54,9 @@ def folder(path: Path, tmp_path: Path) -> Path:
 
 def change_config(folder: Path, **keys: Any) -> None:
     file = folder / "adapter_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+    file.write_text(
+        json.dumps(json.loads(file.read_text(encoding="utf-8")) | keys), encoding="utf-8"
+    )
 
 
 def change_tensors(folder: Path, **changes: Any) -> None:
@@ -276,9 +278,9 @@ def test_initializations_that_keep_the_base_weights_are_accepted(
 
 def test_a_missing_alpha_is_named(folder: Path, base: BaseModel) -> None:
     file = folder / "adapter_config.json"
-    keys = json.loads(file.read_text())
+    keys = json.loads(file.read_text(encoding="utf-8"))
     del keys["lora_alpha"]
-    file.write_text(json.dumps(keys))
+    file.write_text(json.dumps(keys), encoding="utf-8")
     refused(folder, base, "'lora_alpha'", "missing")
 
 

@@ -37,7 +37,7 @@ def model(tmp_path: Path) -> str:
 
 
 def test_a_text_and_a_batch(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (batch := tmp_path / "texts.json").write_text(json.dumps(TEXTS))
+    (batch := tmp_path / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
     together = run(capsys, "embed", "-m", model, "--batch", str(batch))
     alone = [run(capsys, "embed", "-m", model, "-p", text) for text in TEXTS]
     assert set(together) == {"embeddings", "tokens"}
@@ -62,14 +62,14 @@ def test_the_pooling_can_be_chosen(model: str, capsys: pytest.CaptureFixture[str
 def test_a_batch_is_an_array_of_texts(
     text: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (batch := tmp_path / "texts.json").write_text(text)
+    (batch := tmp_path / "texts.json").write_text(text, encoding="utf-8")
     assert "not a JSON array" in refused(capsys, "embed", "-m", model, "--batch", str(batch))
 
 
 def test_texts_that_cannot_be_read_are_refused(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (batch := tmp_path / "texts.json").write_text("[]")
+    (batch := tmp_path / "texts.json").write_text("[]", encoding="utf-8")
     assert "no text" in refused(capsys, "embed", "-m", model, "--batch", str(batch))
     assert "is empty" in refused(capsys, "embed", "-m", model, "-p", "")
     assert "300 tokens" in refused(capsys, "embed", "-m", model, "-p", "0" * 300)
@@ -78,7 +78,7 @@ def test_texts_that_cannot_be_read_are_refused(
 
 def test_documents_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranker = str(tiny_encoders.write(tmp_path / "ranker.gguf", ranks=True))
-    (documents := tmp_path / "texts.json").write_text(json.dumps(TEXTS))
+    (documents := tmp_path / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
     options = ("rerank", "-m", ranker, "--query", "fox", "--documents", str(documents))
     found = run(capsys, *options)
     assert set(found) == {"scores", "tokens"}
@@ -86,14 +86,14 @@ def test_documents_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(options) == 0
     printed = [float(line) for line in capsys.readouterr().out.splitlines()]
     assert printed == pytest.approx(found["scores"], abs=1e-6)
-    documents.write_text("[]")
+    documents.write_text("[]", encoding="utf-8")
     assert "no document" in refused(capsys, *options)
 
 
 def test_a_model_without_such_a_head_scores_nothing(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (documents := tmp_path / "texts.json").write_text(json.dumps(TEXTS))
+    (documents := tmp_path / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
     options = ("rerank", "-m", model, "--query", "fox", "--documents", str(documents))
     assert "no head that scores" in refused(capsys, *options)
 
@@ -105,7 +105,7 @@ def test_an_encoder_embeds_and_answers_nothing(
     assert len(run(capsys, "embed", "-m", encoder, "-p", "hello")["embedding"]) == (
         tiny_encoders.WIDTH
     )
-    (file := tmp_path / "text.txt").write_text("hello " * 40)
+    (file := tmp_path / "text.txt").write_text("hello " * 40, encoding="utf-8")
     for command in (["chat", "-p", "a"], ["complete", "-p", "a"], ["logits", "-p", "a"],
                     ["perplexity", "-f", str(file)], ["bench", "-p", "4"]):  # fmt: skip
         assert "it cannot chat" in refused(capsys, *command, "-m", encoder)

@@ -113,7 +113,7 @@ def test_invalid_options_are_refused_on_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "DEEP").write_text("[" * 100_000)
+    (tmp_path / "DEEP").write_text("[" * 100_000, encoding="utf-8")
     (tmp_path / "BINARY").write_bytes(bytes(range(256)))
     places = {name: str(tmp_path / name) for name in ("DEEP", "BINARY")}
     assert main([*(places.get(part, part) for part in arguments), "-m", model]) == 1

@@ -101,7 +101,7 @@ def test_positions_and_token_types_of_encoders_are_copied(name: str, tmp_path: P
         assert file.tensors["token_embd.weight"].format.name == "F16"
 
 
-RECORDED = json.loads(golden_quantize.GOLDEN.read_text())
+RECORDED = json.loads(golden_quantize.GOLDEN.read_text(encoding="utf-8"))
 
 
 def test_golden_answers_cover_every_format_of_llama_cpp() -> None:

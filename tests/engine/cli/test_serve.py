@@ -110,7 +110,9 @@ def test_a_command_for_llama_server_starts_it(tmp_path: Path) -> None:
     """Its options are known, or named as not needed."""
     model = tiny.write(tmp_path / "a-model.gguf", context=512)
     template = tmp_path / "template.jinja"
-    template.write_text("{% for message in messages %}[{{ message.content }}]{% endfor %}")
+    template.write_text(
+        "{% for message in messages %}[{{ message.content }}]{% endfor %}", encoding="utf-8"
+    )
     arguments = ["serve", "-m", str(model), "--port", "0", "--api-key", "k", "--ctx-size", "256"]
     arguments += ["-np", "2", "-a", "one,two", "--tags", "x,y", "-n", "5", "--temp", "0"]
     arguments += ["--chat-template-file", str(template), "--jinja", "-ngl", "99", "-fa", "on"]

@@ -194,13 +194,13 @@ def test_session_folder_is_refused_and_its_files_are_kept(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = tmp_path / ".letter.tmp"
-    inside.write_text("not ours")
+    inside.write_text("not ours", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for name in ("", ".", "..", tmp_path):
         error = refused(capsys, "chat", "-m", model, "-p", "hello", "-n", "1", "--session", name)
         assert "is a folder" in error
         assert "delete" not in error
-    assert inside.read_text() == "not ours"
+    assert inside.read_text(encoding="utf-8") == "not ours"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
@@ -292,7 +292,7 @@ def test_a_scale_out_of_range_is_refused(
 
 
 def test_a_colon_may_be_part_of_a_name(tmp_path: Path) -> None:
-    (odd := tmp_path / "a:2").write_text("")
+    (odd := tmp_path / "a:2").write_text("", encoding="utf-8")
     runs = defaultdict(lambda: lambda _: None)
 
     def read(*texts: str) -> list[tuple[str, float]]:

@@ -67,7 +67,7 @@ def test_the_starter_model_gives_the_recorded_prompts(golden: Path, starter_mode
     assert not template.built_in
     chats = [
         row
-        for row in json.loads((golden / "smollm2.json").read_text())["completions"]
+        for row in json.loads((golden / "smollm2.json").read_text(encoding="utf-8"))["completions"]
         if row["kind"] == "chat"
     ]
     assert chats

@@ -269,7 +269,7 @@ def test_a_file_with_only_a_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_gguf_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "web.gguf").write_text("<!DOCTYPE html><html>")
+    (tmp_path / "web.gguf").write_text("<!DOCTYPE html><html>", encoding="utf-8")
     (tmp_path / "empty.gguf").touch()
     assert "web page" in refused(tmp_path / "web.gguf").problem
     assert "empty" in refused(tmp_path / "empty.gguf").problem

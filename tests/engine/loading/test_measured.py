@@ -61,7 +61,7 @@ def test_oldest_entries_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     MeasuredFigures(tmp_path / "file" / "measured.json").write("prefill", "a", [[1.0]])
     (tmp_path / "measured.json").mkdir()
     MeasuredFigures(tmp_path / "measured.json").write("prefill", "a", [[1.0]])

@@ -46,7 +46,7 @@ def model(request: pytest.FixtureRequest, starter_model: Path, gemma_model: Path
 
 @pytest.fixture
 def facts(request: pytest.FixtureRequest, golden: Path) -> Any:
-    return json.loads((golden / f"{request.param}.json").read_text())
+    return json.loads((golden / f"{request.param}.json").read_text(encoding="utf-8"))
 
 
 def both(function: Any) -> Any:
@@ -140,7 +140,7 @@ def test_tiny_models_equal_float64_in_every_format(
 ) -> None:
     """Normalized squared error ≤ 1e-6 against float64 arithmetic over the same bytes."""
     session = open_session(golden_tiny.write(tmp_path / "tiny.gguf", format), context=4096)
-    facts = json.loads((golden / "tiny.json").read_text())
+    facts = json.loads((golden / "tiny.json").read_text(encoding="utf-8"))
     with np.load(golden / "tiny_logits.npz") as rows:
         for index, sequence in enumerate(facts["sequences"]):
             if f"exact_{format}_{index}" not in rows:

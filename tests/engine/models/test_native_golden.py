@@ -121,7 +121,7 @@ def path(name: str, starter_model: Path, gemma_model: Path) -> Path:
 
 @pytest.fixture
 def facts(name: str, golden: Path) -> Any:
-    return json.loads((golden / f"{name}.json").read_text())
+    return json.loads((golden / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def test_mean_kl_from_the_exact_rows_is_at_most_llamacpps_from_the_same_rows(

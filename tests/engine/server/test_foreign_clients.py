@@ -164,10 +164,10 @@ def test_a_score_of_lm_eval_is_the_engines_own(served: Served, tmp_path: Path) -
     python = interpreter("lm_eval")
     rows = [{"question": ask, "choices": given, "answer": 0} for ask, given in QUESTIONS]
     data, output = tmp_path / "data.jsonl", tmp_path / "output.json"
-    data.write_text("\n".join(json.dumps(row) for row in rows))
+    data.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     script = str(CLIENTS / "lm_eval_task.py")
     run([python, script, served.server.address, "tiny-served", str(data), str(output)])
-    found = json.loads(output.read_text())
+    found = json.loads(output.read_text(encoding="utf-8"))
     own = [[sum_of(served, ask, choice) for choice in given] for ask, given in QUESTIONS]
     for scores, sums in zip(found["scores"], own, strict=True):
         assert scores == pytest.approx(sums, abs=1e-6)

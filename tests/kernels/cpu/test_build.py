@@ -45,7 +45,7 @@ def native(tmp_path: Path) -> Path:
     folder = tmp_path / "native"
     (folder / "isa").mkdir(parents=True)
     for name, text in SMALL.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -76,7 +76,7 @@ def test_the_library_packs_the_formats_of_the_table_and_no_others() -> None:
 
 
 def test_native_formats_have_the_ids_and_sizes_of_the_table() -> None:
-    header = (build.NATIVE / "pack" / "layout.h").read_text()
+    header = (build.NATIVE / "pack" / "layout.h").read_text(encoding="utf-8")
     ids = {name: int(id) for name, id in re.findall(r"\bNK_(\w+) = (\d+)", header)}
     assert ids == {row.name: row.id for row in blocks.PACKED.values()}
 
@@ -144,7 +144,7 @@ def test_a_bundle_has_no_sources_and_loads_the_only_library(
 
 
 def test_what_does_not_compile_leaves_no_library(compiler: build.Compiler, native: Path) -> None:
-    (native / "nk.cpp").write_text("int broken(void) { return }\n")
+    (native / "nk.cpp").write_text("int broken(void) { return }\n", encoding="utf-8")
     with pytest.raises(build.BuildError, match=r"(?s)error.*could not compile nk\.cpp, as above"):
         built(compiler, native)
     assert list((native.parent / "lib").iterdir()) == []

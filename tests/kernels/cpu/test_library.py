@@ -49,7 +49,7 @@ def test_a_library_of_another_version_is_not_used(tmp_path: Path) -> None:
         f'extern "C" __attribute__((visibility("default"))) int nk_{declared.name}() {{ return 999; }}\n'
         for declared in schema.FUNCTIONS
     )
-    (tmp_path / "native" / "nk.cpp").write_text(stubs)
+    (tmp_path / "native" / "nk.cpp").write_text(stubs, encoding="utf-8")
     other = build.build_library(compiler, tmp_path / "lib", native=tmp_path / "native")
     assert "of another version" in library.load(other)
 

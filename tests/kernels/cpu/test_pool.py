@@ -167,7 +167,7 @@ def pool_threads(expected: int) -> list[str]:
 
 def task_name(task: Path) -> str:
     try:
-        return (task / "comm").read_text().strip()
+        return (task / "comm").read_text(encoding="utf-8").strip()
     except OSError:  # it has ended
         return ""
 

@@ -41,7 +41,7 @@ def test_a_compiler_sees_the_numbers_and_offsets_that_python_uses(tmp_path: Path
             lines.append(f"static_assert(offsetof({name}, {field}) == {offset});")
     assert len(lines) > 60
     source = tmp_path / "agree.cpp"
-    source.write_text("\n".join(lines) + "\n")
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     flags = "-std=c++17", "-fsyntax-only", "-I", schema.HEADER.parent
     ran = subprocess.run(
         [*compiler.command, *flags, source], capture_output=True, text=True, check=False

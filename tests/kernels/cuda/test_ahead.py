@@ -38,7 +38,9 @@ def kernels() -> set[str]:
     """
     sources = (ROOT / "kernels" / "cuda").glob("*.py")
     launched = (
-        re.findall(r"\bjit\.(\w+),|\b(?:dense|norms|products)\.(\w+),", one.read_text())
+        re.findall(
+            r"\bjit\.(\w+),|\b(?:dense|norms|products)\.(\w+),", one.read_text(encoding="utf-8")
+        )
         for one in sources
     )
     return {name for found in launched for pair in found for name in pair if name}

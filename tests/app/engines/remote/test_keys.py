@@ -78,7 +78,7 @@ def store_in(folder: Path, ring: Ring | None) -> ConnectionStore:
 
 def files(folder: Path) -> str:
     """Everything that is in the files of a folder."""
-    return "".join(each.read_text() for each in folder.iterdir() if each.is_file())
+    return "".join(each.read_text(encoding="utf-8") for each in folder.iterdir() if each.is_file())
 
 
 def test_key_is_in_the_keyring_and_in_no_file(tmp_path: Path, ring: Ring) -> None:
@@ -99,7 +99,7 @@ def test_key_is_in_the_keyring_and_in_no_file(tmp_path: Path, ring: Ring) -> Non
 
 def test_without_a_keyring_the_key_is_in_a_private_file(tmp_path: Path) -> None:
     made = store_in(tmp_path, None).save(OPEN, KEY, [])
-    assert KEY not in (tmp_path / "connections.json").read_text()
+    assert KEY not in (tmp_path / "connections.json").read_text(encoding="utf-8")
     keys = tmp_path / "keys.json"
     if sys.platform != "win32":
         assert stat.S_IMODE(keys.stat().st_mode) == 0o600
@@ -232,11 +232,11 @@ def test_nothing_secret_is_logged(
 
 def test_damaged_files_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for text in ("{", '{"connections": 3}', '{"connections": [3, {}, {"id": "a"}, []]}'):
-        (tmp_path / "connections.json").write_text(text)
+        (tmp_path / "connections.json").write_text(text, encoding="utf-8")
         assert store_in(tmp_path, None).all() == ()
     known = replace(OPEN, id="a", has_key=True)
     for entry in ('{"a": 3}', '{"a": "{"}', '{"a": "[]"}', '{"a": "{\\"key\\": 3}"}', "[]"):
-        (tmp_path / "keys.json").write_text(entry)
+        (tmp_path / "keys.json").write_text(entry, encoding="utf-8")
         (tmp_path / "keys.json").chmod(0o600)
         ring = Ring()
         assert not KeyStore(tmp_path / "keys.json", lambda ring=ring: ring).load(known)
@@ -247,18 +247,18 @@ def test_what_a_newer_version_stored_is_kept(tmp_path: Path) -> None:
     model = RemoteModel("big", "Big", 8192, images=True, tools=False, chats=True, loaded=None)
     made = store.save(replace(OPEN, kind=ServerKind.VLLM, models=(model,), consent="x"), None, [])
     file = tmp_path / "connections.json"
-    stored = json.loads(file.read_text())
+    stored = json.loads(file.read_text(encoding="utf-8"))
     stored["connections"][0] |= {"colour": "red"}
     stored["connections"].append(
         {"id": "b", "address": "http://b/v1", "kind": "new", "models": [3]}
     )
-    file.write_text(json.dumps({**stored, "version": 2, "more": 1}))
+    file.write_text(json.dumps({**stored, "version": 2, "more": 1}), encoding="utf-8")
     again = store_in(tmp_path, None)
     first, second = again.all()
     assert replace(first, unknown=made.unknown) == made
     assert second.kind is ServerKind.OPENAI
     again.update(first.id, name="Renamed")
-    after = json.loads(file.read_text())
+    after = json.loads(file.read_text(encoding="utf-8"))
     assert after["more"] == 1
     assert after["connections"][0]["colour"] == "red"
     assert after["connections"][0]["name"] == "Renamed"

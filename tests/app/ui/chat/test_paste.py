@@ -48,7 +48,7 @@ def test_pasted_picture_says_why(stage: Stage, tmp_path: Path, is_file: bool) ->
 
 def test_a_pasted_file_is_attached(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
-    (tmp_path / "notes.txt").write_text("Notes")
+    (tmp_path / "notes.txt").write_text("Notes", encoding="utf-8")
     stage.window.composer.editor.insertFromMimeData(file(tmp_path / "notes.txt"))
     stage.wait_until_idle()
     assert stage.window.composer.text() == ""

@@ -327,7 +327,7 @@ def test_a_prompt_for_long_documents_lets_the_files_be_read_by_parts(
     press(qtbot, composer, Qt.Key.Key_Return)
     assert "Attach a document first." in {each.remedy for each in stage.state.notices.values()}
     path = tmp_path / "report.txt"
-    path.write_text("A report.")
+    path.write_text("A report.", encoding="utf-8")
     stage.controller.attachments.attach([path])
     for _ in range(3):
         stage.wait_until_idle()
@@ -348,7 +348,7 @@ def test_the_language_of_a_translation_is_chosen_or_typed(
     qtbot: QtBot, stage: Stage, composer: Composer, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.txt"
-    path.write_text("A report.")
+    path.write_text("A report.", encoding="utf-8")
     stage.controller.attachments.attach([path])
     for _ in range(3):
         stage.wait_until_idle()
@@ -386,9 +386,9 @@ def test_the_prompt_for_tables_needs_a_table(
 
     remedy = "Attach a file with a table."
     assert choose() == {("This prompt is for a table.", remedy)}
-    (tmp_path / "report.txt").write_text("A report.")
+    (tmp_path / "report.txt").write_text("A report.", encoding="utf-8")
     assert choose(tmp_path / "report.txt") == {("There is no table in report.txt.", remedy)}
-    (tmp_path / "orders.md").write_text("| A | B |\n| --- | --- |\n| x | 1 |\n")
+    (tmp_path / "orders.md").write_text("| A | B |\n| --- | --- |\n| x | 1 |\n", encoding="utf-8")
     choose(tmp_path / "orders.md")
     reads = [each.part.reads for each in stage.states.attachments.of(None) if each.part]
     assert reads == [Reads.WHOLE, Reads.TABLES]

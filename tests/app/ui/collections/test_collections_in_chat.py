@@ -29,8 +29,8 @@ def letters(stage: Stage, tmp_path: Path) -> int:
     stage.ready(MODEL)
     folder = tmp_path / "Letters"
     folder.mkdir()
-    (folder / "one.txt").write_text("Dear Ada, the harvest was good.")
-    (folder / "empty.txt").write_text("")
+    (folder / "one.txt").write_text("Dear Ada, the harvest was good.", encoding="utf-8")
+    (folder / "empty.txt").write_text("", encoding="utf-8")
     id = stage.controller.collections.add([folder])
     state = stage.states.collections
     until(lambda: state.view(id).scanned and state.view(id).done == state.view(id).files > 0)
@@ -147,7 +147,7 @@ def test_a_large_folder_becomes_a_collection_with_a_click(stage: Stage, tmp_path
     for folder in folders:
         folder.mkdir(parents=True)
         for number in range(26):
-            (folder / f"{number}.txt").write_text(f"Letter {number}")
+            (folder / f"{number}.txt").write_text(f"Letter {number}", encoding="utf-8")
     stage.ready(MODEL)
     stage.window.attaching.attached.emit(folders[:1])
     stage.window.attaching.attached.emit(folders)

@@ -34,8 +34,8 @@ def page(stage: Stage, tmp_path: Path) -> CollectionsPage:
     stage.ready(MODEL)
     folder = tmp_path / "Letters"
     folder.mkdir()
-    (folder / "one.txt").write_text("Dear Ada, the harvest was good.")
-    (folder / "empty.txt").write_text("")
+    (folder / "one.txt").write_text("Dear Ada, the harvest was good.", encoding="utf-8")
+    (folder / "empty.txt").write_text("", encoding="utf-8")
     stage.window.collections.open()
     page = stage.window.collections.page
     assert page is not None
@@ -106,7 +106,7 @@ def test_the_focus_stays_on_the_page_when_the_last_one_is_deleted(
 def test_more_is_added_to_the_chosen_one(
     stage: Stage, page: CollectionsPage, tmp_path: Path
 ) -> None:
-    (tmp_path / "two.txt").write_text("The turbine is made of titanium.")
+    (tmp_path / "two.txt").write_text("The turbine is made of titanium.", encoding="utf-8")
     page.added.emit([tmp_path / "two.txt"])
     page.added.emit([tmp_path / "Letters"])
     read(stage)
@@ -122,11 +122,11 @@ def test_a_file_that_failed_is_tried_again(
 ) -> None:
     folder = tmp_path / "Locked"
     folder.mkdir()
-    (folder / "a.txt").write_text("protected")
+    (folder / "a.txt").write_text("protected", encoding="utf-8")
     page.added.emit([folder])
     read(stage)
     assert rows(page) == ["Locked\n1 file · 1 problem"]
-    (folder / "a.txt").write_text("open text")
+    (folder / "a.txt").write_text("open text", encoding="utf-8")
     page.look_button.click()
     until(lambda: rows(page) == ["Locked\n1 file"])
     assert contents(page) == [f"Locked\n{folder}"]
@@ -167,7 +167,7 @@ def test_the_section_follows_the_collections(
 def test_a_source_is_taken_out(
     stage: Stage, page: CollectionsPage, tmp_path: Path, qtbot: QtBot
 ) -> None:
-    (tmp_path / "two.txt").write_text("The turbine is made of titanium.")
+    (tmp_path / "two.txt").write_text("The turbine is made of titanium.", encoding="utf-8")
     page.added.emit([tmp_path / "Letters"])
     page._add_sources([tmp_path / "two.txt"])
     read(stage)
@@ -256,7 +256,7 @@ def test_a_folder_in_a_folder_is_read_once(
 ) -> None:
     inner = tmp_path / "Letters" / "1926"
     inner.mkdir()
-    (inner / "two.txt").write_text("The turbine is made of titanium.")
+    (inner / "two.txt").write_text("The turbine is made of titanium.", encoding="utf-8")
     page.added.emit([inner])
     page._add_sources([inner / "two.txt"])
     assert notice(stage) == "two.txt is in “1926” already."

@@ -78,7 +78,7 @@ def test_it_can_be_put_away(stage: Stage, qtbot: QtBot) -> None:
 
 def test_it_is_offered_where_a_collection_is_used(stage: Stage, tmp_path: Path) -> None:
     stage.ready(MODEL)
-    (tmp_path / "a.txt").write_text("A text")
+    (tmp_path / "a.txt").write_text("A text", encoding="utf-8")
     id = stage.controller.collections.add([tmp_path / "a.txt"])
     stage.controller.chat_settings.use_collection(id)
     line = shown(stage, EncoderView(searched=True, offer=OFFER))

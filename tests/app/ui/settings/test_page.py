@@ -403,12 +403,14 @@ def test_licences_are_listed_by_component(tmp_path: Path) -> None:
     )
     for name in (*names, ".hidden"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
+        (tmp_path / name).write_text(name, encoding="utf-8")
     found = licences(tmp_path)
     assert [each.name for each in found] == [
         "All components", "Inter-OFL", "jinja2", "torch: licenses/LICENSE", "torch: NOTICE",
     ]  # fmt: skip
-    assert [each.path.read_text() for each in found] == [names[n] for n in (1, 0, 4, 2, 3)]
+    assert [each.path.read_text(encoding="utf-8") for each in found] == [
+        names[n] for n in (1, 0, 4, 2, 3)
+    ]
     assert licences(tmp_path / "missing") == []
 
 

@@ -31,7 +31,7 @@ SPACE = "\u2581"
 
 @cache
 def vectors(folder: Path) -> Any:
-    return json.loads((folder / "tokenizer_vectors.json").read_text())
+    return json.loads((folder / "tokenizer_vectors.json").read_text(encoding="utf-8"))
 
 
 @cache
@@ -116,7 +116,7 @@ def test_random_strings_give_the_recorded_ids(golden: Path, name: str) -> None:
 def test_real_models_give_the_recorded_ids(
     golden: Path, name: str, starter_model: Path, gemma_model: Path
 ) -> None:
-    facts = json.loads((golden / f"{name}.json").read_text())
+    facts = json.loads((golden / f"{name}.json").read_text(encoding="utf-8"))
     tokenizer = model_tokenizer({"smollm2": starter_model, "gemma3": gemma_model}[name])
     for row in facts["tokenize"]:
         text = row["text"]
@@ -126,7 +126,7 @@ def test_real_models_give_the_recorded_ids(
         assert tokenizer.decode(row["ids"]) == row["detokenized"]
     for row in facts["completions"]:
         assert tokenizer.encode(row["prompt"]) == row["prompt_ids"]
-    whole = (golden / "ppl_text.txt").read_text()
+    whole = (golden / "ppl_text.txt").read_text(encoding="utf-8")
     assert tokenizer.encode(whole) == facts["perplexity"]["token_ids"]
 
 

@@ -202,11 +202,11 @@ def test_the_vocabulary_is_looked_up_in_order(tmp_path: Path) -> None:
     usual = LIBRARIES["bytes"].get_vocab_size()
     named = tmp_path / "named"
     named.mkdir()
-    (named / "tokenizer.json").write_text(other(1))
-    (tmp_path / "tokenizer.json").write_text(other(2))
+    (named / "tokenizer.json").write_text(other(1), encoding="utf-8")
+    (tmp_path / "tokenizer.json").write_text(other(2), encoding="utf-8")
     bare = tiny.write(tmp_path / "m.gguf", tokenizer=None)
     assert ids_of(bare) == ("tokenizer.json", usual + 2)
-    (tmp_path / "m.tokenizer.json").write_text(other(3))
+    (tmp_path / "m.tokenizer.json").write_text(other(3), encoding="utf-8")
     assert ids_of(bare) == ("m.tokenizer.json", usual + 3)
     tiny.write(bare, tokenizer=None, metadata={INSIDE: other(4)})
     assert ids_of(bare) == (f"the key {INSIDE!r}", usual + 4)
@@ -229,7 +229,7 @@ def test_metadata_and_tokenizer_json_give_the_same_ids(
     own = tiny.write(tmp_path / "own.gguf")
     keys = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.chat_template": tiny.CHATML}
     bare = tiny.write(tmp_path / "bare.gguf", tokenizer=None, vocabulary=308, metadata=keys)
-    (tmp_path / "bare.tokenizer.json").write_text(library.to_str())
+    (tmp_path / "bare.tokenizer.json").write_text(library.to_str(), encoding="utf-8")
     outputs = []
     for path in (own, bare):
         assert main(["tokenize", "-m", str(path), "-p", "hello 42 <|im_end|>"]) == 0
@@ -284,7 +284,7 @@ def test_a_damaged_vocabulary_is_refused_in_one_sentence(
     text: str, error: type[EngineError], words: str, tmp_path: Path
 ) -> None:
     model = tiny.write(tmp_path / "m.gguf", tokenizer=None)
-    (tmp_path / "tokenizer.json").write_text(text)
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
     with pytest.raises(error, match=words) as caught:
         ids_of(model)
     assert "\n" not in caught.value.sentence
@@ -296,7 +296,7 @@ def test_a_vocabulary_of_another_model_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tiny.write(tmp_path / "m.gguf", vocabulary=310)
-    (tmp_path / "other.json").write_text(other(400))
+    (tmp_path / "other.json").write_text(other(400), encoding="utf-8")
     options = ["--tokenizer", str(tmp_path / "other.json")]
     assert main(["complete", "-m", str(model), "-p", "hello", *options]) == 1
     output = capsys.readouterr().err

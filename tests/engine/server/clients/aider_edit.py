@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as home:
     folder = Path(home, "project")
     folder.mkdir()
     notes = folder / "notes.py"
-    notes.write_text('greeting = "hi"\n')
+    notes.write_text('greeting = "hi"\n', encoding="utf-8")
     command = [sys.executable, "-m", "aider", "--model", f"openai/{MODEL}", *OPTIONS]
     found = subprocess.run(
         [*command, "--message", 'Make the greeting "bye".', "notes.py"],
@@ -51,6 +51,6 @@ with tempfile.TemporaryDirectory() as home:
     )
     output = found.stdout + found.stderr
     assert found.returncode == 0, output
-    assert notes.read_text() == 'greeting = "bye"\n', output
+    assert notes.read_text(encoding="utf-8") == 'greeting = "bye"\n', output
     assert "Applied edit to notes.py" in output, output
     assert "Error" not in output, output

@@ -84,7 +84,7 @@ def test_other_files_are_neither_counted_nor_deleted(saves: Saves) -> None:
     others = [snapshots_folder() / "notes.txt", snapshots_folder() / "pages" / "notes.page"]
     others += [snapshots_folder() / "model.safetensors"]
     for other in others:
-        other.write_text("mine")
+        other.write_text("mine", encoding="utf-8")
     saves.save(words(3, seed=1), budget=1)
     PageStore(snapshots_folder())
     assert all(other.exists() for other in others)
@@ -179,7 +179,7 @@ def test_files_deleted_by_others_are_tolerated(saves: Saves, store: PageStore) -
 
 def test_a_file_in_the_place_of_the_folder_is_tolerated() -> None:
     snapshots_folder().parent.mkdir(parents=True, exist_ok=True)
-    snapshots_folder().write_text("in the way")
+    snapshots_folder().write_text("in the way", encoding="utf-8")
     store = PageStore(snapshots_folder())
     assert store.sequences() == []
     with pytest.raises((FileExistsError, NotADirectoryError)):
