@@ -167,7 +167,7 @@ def test_a_kill_at_any_moment_leaves_a_message_either_deleted_or_in_place(path: 
         call = [sys.executable, "-c", DELETE_AND_RESTORE, str(path), str(ids[1])]
         with subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
+            assert child.stdout.readline().strip() == b"ready"
             time.sleep(milliseconds / 1000)
             child.kill()
         store = Store.open(path)

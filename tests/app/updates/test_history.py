@@ -196,7 +196,7 @@ def test_a_kill_while_versions_are_switched_leaves_one_that_works(tmp_path: Path
             [sys.executable, "-c", _SWITCH, str(base)], cwd=ROOT, stdout=subprocess.PIPE
         )
         assert child.stdout is not None
-        assert child.stdout.readline() == b"ready\n"
+        assert child.stdout.readline().strip() == b"ready"
         time.sleep(random.uniform(0.02, 0.15))
         child.send_signal(signal.SIGKILL)
         child.wait()
