@@ -75,12 +75,11 @@ def run(*, every: bool, passed: Sequence[str]) -> list[Row]:
     _check_tools()
     root = system()
     kernels = _kernels()
-    rows = []
+    say("\nThe window")
+    rows = [_window(root, kernels)]
     for isa, processor in PROCESSORS.items():
         say(f"\nKernels, {isa}, on the processor {processor}")
         rows.append(_pytest(root, kernels, f"kernels {isa}", processor, every, passed))
-    say("\nThe window")
-    rows.append(_window(root, kernels))
     return rows
 
 
@@ -252,7 +251,7 @@ def _emulate(root: Path, kernels: Path, *command: str, **settings: str) -> int:
     qemu = shutil.which("qemu-aarch64-static") or ""
     inside = {
         "HOME": "/root",
-        "PATH": "/usr/bin:/bin",
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONPATH": "/src:/opt/packages",
         # The source folder is left as it is; compiling under emulation is slow, so it is kept.

@@ -38,6 +38,7 @@ import wheels
 import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
 from linux import trial
+from macos import kernels as macos_kernels
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a longer run is taken to hang
@@ -48,7 +49,10 @@ SHOTS = ROOT / "build" / "shots"
 SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # generates native/api/nk.h
 
 # The systems of `test --on`: each runs its tests and returns the rows of the table.
-PLATFORMS: dict[str, Callable[..., list[result_table.Row]]] = {"arm64": arm64.run}
+PLATFORMS: dict[str, Callable[..., list[result_table.Row]]] = {
+    "arm64": arm64.run,
+    "macos": macos_kernels.run,
+}
 
 
 @dataclass(frozen=True)

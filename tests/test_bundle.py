@@ -7,7 +7,6 @@ import configparser
 import ctypes
 import importlib.util
 import os
-import plistlib
 import re
 import shutil
 import struct
@@ -425,22 +424,6 @@ def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: 
     _install(folder, tmp_path)
     _install(folder, tmp_path, "uninstall")
     assert mine.read_text(encoding="utf-8") == "mine"
-
-
-def test_info_plist_declares_the_file_type_and_entitlements_the_permissions() -> None:
-    facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
-    assert facts["CFBundleLocalizations"] == ["en", *contents.LANGUAGES]  # of macOS's own menus
-    kind, documents = facts["CFBundleDocumentTypes"]
-    assert documents["LSHandlerRank"] == "Alternate", "it opens no document by default"
-    (declared,) = facts["UTImportedTypeDeclarations"]
-    assert kind["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]
-    assert declared["UTTypeTagSpecification"] == {"public.filename-extension": ["gguf"]}
-    assert facts["NSRequiresAquaSystemAppearance"] is False, "dark mode"
-    allowed = plistlib.loads((PACKAGING / "macos" / "entitlements.plist").read_bytes())
-    assert sorted(key.rsplit(".", 1)[1] for key in allowed) == [
-        "allow-unsigned-executable-memory",
-        "disable-library-validation",
-    ]
 
 
 def test_windows_files_register_the_same_type() -> None:
