@@ -39,6 +39,7 @@ import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
 from linux import trial
 from macos import kernels as macos_kernels
+from windows import wine
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a longer run is taken to hang
@@ -52,6 +53,7 @@ SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # generates native/api/nk.h
 PLATFORMS: dict[str, Callable[..., list[result_table.Row]]] = {
     "arm64": arm64.run,
     "macos": macos_kernels.run,
+    "windows": wine.run,
 }
 
 
