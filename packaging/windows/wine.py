@@ -127,6 +127,7 @@ class Prefix:
             # The source folder is left as it is.
             "PYTHONPYCACHEPREFIX": r"C:\bytecode",
             "HYPOTHESIS_STORAGE_DIRECTORY": r"C:\hypothesis",
+            "PYTHONUNBUFFERED": "1",  # the progress is seen as it is made
             "PYTHONHASHSEED": "0",
             "QT_QPA_PLATFORM": "offscreen",
             "KERNELS_REQUIRED": "cpu",
@@ -138,6 +139,12 @@ class Prefix:
 def run(*, every: bool, passed: Sequence[str]) -> list[Row]:
     """Run the tests; returns the rows of the table. `passed` goes to pytest. Raises Trouble."""
     made = prefix()
+    with environment.locked(made.folder / "run.lock"):
+        return _run(made, every, passed)
+
+
+def _run(made: Prefix, every: bool, passed: Sequence[str]) -> list[Row]:
+    """Run the tests in a prefix that no other run uses."""
     add_kernels()
     models = made.drive / "models"
     models.mkdir(exist_ok=True)

@@ -19,6 +19,8 @@ from engine import (
     starter_path,
 )
 
+LINKS = pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
+
 
 @pytest.fixture
 def folder() -> Path:
@@ -60,6 +62,7 @@ def test_several_folders_are_searched_and_missing_ones_skipped(
     assert names == ["Other.GGUF", "own.gguf"]
 
 
+@LINKS
 def test_a_file_reached_through_a_link_is_listed_once(folder: Path, tmp_path: Path) -> None:
     drive = tmp_path / "drive"
     drive.mkdir()
@@ -68,6 +71,7 @@ def test_a_file_reached_through_a_link_is_listed_once(folder: Path, tmp_path: Pa
     assert installed_models([drive, folder, folder.parent]) == [own]
 
 
+@LINKS
 def test_broken_links_and_link_loops_are_skipped(folder: Path, tmp_path: Path) -> None:
     (folder / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
     (folder / "round.gguf").symlink_to(folder / "round.gguf")
@@ -159,6 +163,7 @@ def test_the_bundled_starter_is_used_until_one_is_installed(
 # --- linked folders -------------------------------------------------------------------------------
 
 
+@LINKS
 def test_models_in_linked_folders_are_listed(folder: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     (disk / "deep").mkdir(parents=True)
@@ -172,6 +177,7 @@ def test_models_in_linked_folders_are_listed(folder: Path, tmp_path: Path) -> No
     assert {path.name for path in search.folders} >= {"models", "deep"}
 
 
+@LINKS
 def test_a_folder_is_searched_by_its_own_name_before_links_to_it(folder: Path) -> None:
     (folder / "z").mkdir()
     (folder / "z" / "m.gguf").touch()
@@ -179,6 +185,7 @@ def test_a_folder_is_searched_by_its_own_name_before_links_to_it(folder: Path) -
     assert installed_models() == [folder / "z" / "m.gguf"]
 
 
+@LINKS
 def test_loops_and_missing_disks_are_skipped_and_named(folder: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -154,6 +154,7 @@ def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
         assert resident_memory() - before < 8 << 20
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /proc")
 def test_without_rss_kinds_resident_memory_is_resident_minus_shared_pages(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,75 @@
+"""Tests under Wine: the pins of the Windows wheels, the chosen tests, and what refusals say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import environment
+from windows import shims, wine
+
+ROOT = Path(__file__).parent.parent
+# Of the developer's machine, not of the Windows that runs the tests.
+_BUILDS = {"hatchling", "pathspec", "tomlkit", "trove-classifiers", "pyinstaller"}
+_ELSEWHERE = _BUILDS | {"ruff", "basedpyright", "import-linter", "clang-format"}
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def _wheels() -> dict[str, str]:
+    lines = wine.WHEELS.read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if not line.startswith("#")]
+    for line in pinned:
+        assert re.fullmatch(r"[\w.-]+==[\w.]+ --hash=sha256:[0-9a-f]{64}", line), line
+    return dict(line.split()[0].split("==") for line in pinned)
+
+
+def test_the_windows_wheels_are_the_pinned_versions() -> None:
+    wheels = {_name(name): version for name, version in _wheels().items()}
+    ours = {_name(name): one for name, one in environment.pins(environment.REQUIREMENTS).items()}
+    wanted = {name: version for name, version in ours.items() if name not in _ELSEWHERE}
+    assert {name: wheels.get(name) for name in wanted} == wanted
+
+
+def test_the_chosen_tests_are_there_and_of_every_room() -> None:
+    chosen = wine.CHOSEN.read_text(encoding="utf-8").split()
+    assert {name.split("/")[1] for name in chosen} == set(wine.ROOMS)
+    for name in chosen:
+        path, _, test = name.partition("::")
+        assert (ROOT / path).exists(), name
+        if test:
+            assert f"def {test.partition('[')[0]}(" in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_every_export_of_wines_dll_is_forwarded_unless_it_is_ours() -> None:
+    text = shims.definition(["creal", "fopen", "??2@YAPAX@Z"])
+    assert " creal=shim_creal\n" in text
+    assert ' "fopen"=ucrtwine.fopen\n' in text
+    assert ' "??2@YAPAX@Z"=ucrtwine.??2@YAPAX@Z\n' in text
+    assert text.count("creal=") == 1
+    sources = (shims.SOURCES / "ucrtbase.c").read_text(encoding="utf-8")
+    own = re.findall(r" (\w+)=shim_", text)
+    assert len(own) == 66
+    for name in own:
+        base = name if f"({name})" in sources else name[:-1]
+        assert f"({base})" in sources or f"shim_{name}(" in sources, name
+
+
+@pytest.mark.skipif(not list(Path("/usr").glob("lib*/*/wine/*/ucrtbase.dll")), reason="no Wine")
+def test_exports_of_wines_own_dll() -> None:
+    dll = next(Path("/usr").glob("lib*/*/wine/x86_64-windows/ucrtbase.dll")).read_bytes()
+    names = shims.exports(dll)
+    assert {"fopen", "_wfopen", "malloc", "creal"} <= set(names)
+    assert len(names) > 1000
+
+
+def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(environment.Trouble) as refused:
+        wine.prefix()
+    assert "sudo apt install wine wine64 osslsigncode" in str(refused.value)
+    assert "\n" not in str(refused.value)
