@@ -131,9 +131,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--on", choices=sorted(PLATFORMS), help="a chosen part of them, on another system, here"
     )
     testing.add_argument("--all", action="store_true", help="with --on: all that can run there")
-    add("check", check, "Format, lint, types, imports, then the tests.").add_argument(
+    checking = add("check", check, "Format, lint, types, imports, then the tests.")
+    checking.add_argument(
         "--fix", action="store_true", help="repair formatting and lint errors where possible"
     )
+    checking.add_argument(
+        "--on", choices=sorted(PLATFORMS), action="append", help="also the chosen tests of a system"
+    )
+    checking.add_argument("--all", action="store_true", help="also those of every system")
     add("bench", bench, "Run the benchmarks, or the named one.").add_argument(
         "name", nargs="?", default=""
     )
@@ -253,14 +258,16 @@ def check(options: argparse.Namespace) -> int:
     """Run every static check, then the tests, and print a summary."""
     environment.ensure(triton=True)  # which the type checker looks at too
     failed = [step.name for step in STEPS if not _passes(step, fix=options.fix)]
-    options.slow, options.sweeps, options.on = False, True, None
-    try:
-        passed = test(options) == 0
-    except Trouble as trouble:
-        say(str(trouble))
-        passed = False
-    if not passed:
-        failed.append("tests")
+    systems = sorted(PLATFORMS) if options.all else options.on or []
+    options.slow, options.sweeps, options.all = False, True, False
+    for options.on in (None, *systems):
+        try:
+            passed = test(options) == 0
+        except Trouble as trouble:
+            say(str(trouble))
+            passed = False
+        if not passed:
+            failed.append(f"tests on {options.on}" if options.on else "tests")
     say("")
     if failed:
         say(f"Failed: {', '.join(failed)}.")
