@@ -120,7 +120,7 @@ def compare_adapters(store: Store, held: dict[str, Any]) -> None:
         stacks = {n: settings.adapters for n, settings in settings_by_chat(store).items()}
         before = held["adapters"]["stacks"]
         assert {
-            number: [(str(use.path), use.on, use.strength) for use in uses]
+            number: [(use.path.as_posix(), use.on, use.strength) for use in uses]
             for number, uses in stacks.items()
             if uses
         } == {
