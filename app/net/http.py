@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 10
 CONNECT_SECONDS = 10.0
-_POLL_SECONDS = 0.1  # between two looks at the cancellation while a read waits
+_POLL_SECONDS = 0.05  # between two looks at the cancellation while a read waits
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # CA bundles of common systems: a bundled OpenSSL only knows the path of its build machine.
 _CERTIFICATES = (
@@ -99,7 +99,8 @@ class Linked:
 class Cancellation(threading.Event):
     """An event that aborts its request when it is set, from any thread, some 0.1 s later at most.
 
-    It cannot abort a connection attempt, which times out after `CONNECT_SECONDS`.
+    It cannot abort a connection attempt, which times out after `CONNECT_SECONDS`; on Windows, where
+    a socket that is shut down waits on, the TLS handshake is part of that.
     """
 
     def __init__(self, *, polls: bool = sys.platform == "win32") -> None:
@@ -146,7 +147,8 @@ class Cancellation(threading.Event):
             while True:
                 left = max(end - time.monotonic(), 0.0)
                 try:
-                    return read(most_bytes, min(left, _POLL_SECONDS))
+                    # Not 0: that would not wait at all, and be another error.
+                    return read(most_bytes, min(max(left, 0.001), _POLL_SECONDS))
                 except httpcore.ReadTimeout:
                     if self._is_cut:
                         raise httpcore.ReadError("cancelled") from None

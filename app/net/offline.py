@@ -194,5 +194,6 @@ def _is_local(used: socket.socket, address: object) -> bool:
     if os.name != "nt":
         return False
     # Windows has no Unix pairs: `socketpair` connects two sockets of this machine.
+    # Known by its code: in a bundle, the name of its file is not that of the module.
     caller = sys._getframe(2).f_code  # pyright: ignore[reportPrivateUsage]
-    return caller.co_filename == socket.__file__ and "socketpair" in caller.co_name
+    return caller is getattr(socket.socketpair, "__code__", None)

@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_no_way_of_opening_a_connection_passes(switch: Gate, listener: socket.so
         plain,
         numbered,
         udp,
-        udp_message,
+        *([udp_message] if hasattr(socket.socket, "sendmsg") else []),  # not on Windows
         lambda: socket.create_connection(("127.0.0.1", port)).close(),
         lambda: http.client.HTTPConnection("127.0.0.1", port).request("GET", "/"),
         lambda: urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
@@ -196,3 +197,27 @@ def test_the_app_opens_no_connection_by_qt() -> None:
         path.name for path in (ROOT / "app").rglob("*.py") if used.search(path.read_text("utf-8"))
     ]
     assert found == []
+
+
+def test_only_the_pair_of_the_module_may_connect_on_windows(
+    switch: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Windows makes it, where the file's name in a bundle is not that of the module."""
+    monkeypatch.setattr("app.net.offline.os", SimpleNamespace(name="nt"))
+
+    def socketpair() -> tuple[socket.socket, socket.socket]:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            one = socket.socket()
+            try:
+                one.connect(listening.getsockname())
+            except OSError:
+                one.close()
+                raise
+            return one, listening.accept()[0]
+
+    switch.set_offline(True)
+    with pytest.raises(Offline):
+        socketpair()
+    monkeypatch.setattr(socket, "socketpair", socketpair)
+    for each in socketpair():
+        each.close()
