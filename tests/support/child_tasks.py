@@ -64,8 +64,9 @@ def _print(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     """Text from Python, from C and to the descriptors, as libraries print it."""
     print("a stray line", flush=True)
     print("and an error", file=sys.stderr, flush=True)
-    ctypes.CDLL(None).puts(b"from C")
-    ctypes.CDLL(None).fflush(None)
+    library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    library.puts(b"from C")
+    library.fflush(None)
     os.write(1, b"to the descriptor")
     yield b"result"
 
