@@ -217,6 +217,10 @@ async def _session(
     controller, store_queue = _controller(states, settings)
     made.append(controller)
     connect(window, controller, theme)
+    if sys.platform == "darwin":
+        from app.ui.menu_bar import MenuBar
+
+        MenuBar(window)
     window.closing.connect(controller.ask_to_quit)
     controller.may_quit.connect(quitting.set)
     application.aboutToQuit.connect(quitting.set)

@@ -17,6 +17,7 @@ class Action:
     id: str
     text: str
     keys: tuple[str, ...] = ()
+    mac_keys: tuple[str, ...] = ()  # instead of `keys` on macOS, where the system has those
     standard: str = ""  # a name of QKeySequence.StandardKey; its keys come first
     group: str = "Chat"
 
@@ -47,7 +48,7 @@ ACTIONS = (
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
     Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
     Action("open", "Open a model file", standard="Open", group="Model"),
-    Action("library", "Manage models", ("Ctrl+M",), group="Model"),
+    Action("library", "Manage models", ("Ctrl+M",), ("Ctrl+Shift+M",), group="Model"),
     Action("adapters", "Adapters of the chat", ("Ctrl+J",), group="Model"),
     Action("sidebar", "Show or hide the sidebar", ("Ctrl+B",), group="Window"),
     Action("zoom_in", "Larger text", ("Ctrl+=",), standard="ZoomIn", group="Window"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt
@@ -24,13 +25,13 @@ from app.ui.widgets.controls import label
 CARD_WIDTH = 820
 
 
-def keys_of(action: Action) -> list[QKeySequence]:
-    """The key sequences of an action on this platform, Qt's standard ones first."""
+def keys_of(action: Action, platform: str = sys.platform) -> list[QKeySequence]:
+    """The key sequences of an action on a platform, Qt's standard ones of this one first."""
     keys: list[QKeySequence] = []
     if action.standard:
         standard = QKeySequence.StandardKey[action.standard]
         keys += QKeySequence.keyBindings(standard)
-    for name in action.keys:
+    for name in (platform == "darwin" and action.mac_keys) or action.keys:
         key = QKeySequence(name)
         if key not in keys:
             keys.append(key)
