@@ -11,6 +11,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from engine.errors import OutOfMemory
 
@@ -20,7 +21,7 @@ _ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 def available_memory() -> int:
     """Bytes this process can allocate without swapping: free memory and reclaimable page cache."""
     if sys.platform == "darwin":
-        return _macos_memory()
+        return macos_memory(ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE"))
     if sys.platform == "win32":
         return _windows_memory()
     return linux_memory()
@@ -40,7 +41,7 @@ def resident_memory() -> int:
     The system can reclaim the pages of a mapped model file or library at any time.
     """
     if sys.platform == "darwin":
-        return _macos_footprint()
+        return macos_footprint(ctypes.CDLL(None))
     if sys.platform == "win32":
         return _windows_footprint()
     return linux_resident()
@@ -77,7 +78,7 @@ def share_heap() -> None:
 def physical_cores() -> int:
     """Physical cores this process may run on; hyper-threads of one core count once."""
     if sys.platform == "darwin":
-        return _macos_cores()
+        return macos_cores(ctypes.CDLL(None))
     if sys.platform == "win32":
         return os.cpu_count() or 1
     return linux_cores(frozenset(os.sched_getaffinity(0)))
@@ -108,9 +109,17 @@ def linux_resident(root: Path = Path("/")) -> int:
 
 
 def linux_cores(allowed: frozenset[int], root: Path = Path("/")) -> int:
-    """Physical cores of the CPU numbers in `allowed`, at most the cgroup's CPU quota."""
+    """Physical cores of the CPU numbers in `allowed`, at most the cgroup's CPU quota.
+
+    On a processor of ARM with cores of several kinds, those of at most half the capacity of the
+    largest do not count: they would slow down every parallel loop.
+    """
     folder = root / "sys/devices/system/cpu"
-    cores = {_core(folder / f"cpu{number}/topology", number) for number in allowed}
+    sizes = {number: _text(folder / f"cpu{number}/cpu_capacity") for number in allowed}
+    capacity = {number: int(size) for number, size in sizes.items() if size.isdigit()}
+    largest = max(capacity.values(), default=0)
+    fast = [number for number in allowed if capacity.get(number, largest) * 2 > largest]
+    cores = {_core(folder / f"cpu{number}/topology", number) for number in fast or allowed}
     return max(1, min([len(cores), *_cgroup_cores(root)]))
 
 
@@ -200,16 +209,15 @@ def _text(path: Path) -> str:
 # --- macOS and Windows --------------------------------------------------------------------------
 
 
-def _macos_memory() -> int:
-    """Free, inactive and purgeable pages; a quarter of all memory if the call fails.
+def macos_memory(system: Any, page: int) -> int:
+    """Bytes of free, inactive and purgeable pages; a quarter of all memory if the call fails.
 
-    Source: vm_statistics64 in xnu's osfmk/mach/vm_statistics.h; HOST_VM_INFO64 is flavor 4.
+    `system` is the system's library. Source: vm_statistics64 in xnu's osfmk/mach/vm_statistics.h;
+    HOST_VM_INFO64 is flavor 4.
     """
-    system = ctypes.CDLL(None)
     system.mach_host_self.restype = ctypes.c_uint
     counts = (ctypes.c_uint32 * 64)()
     size = ctypes.c_uint32(len(counts))
-    page = os.sysconf("SC_PAGE_SIZE")
     if system.host_statistics64(
         system.mach_host_self(), 4, ctypes.byref(counts), ctypes.byref(size)
     ):
@@ -220,24 +228,22 @@ def _macos_memory() -> int:
     return (free + inactive + purgeable) * page
 
 
-def _macos_footprint() -> int:
+def macos_footprint(system: Any) -> int:
     """phys_footprint, the figure that Activity Monitor shows as memory.
 
     Source: task_vm_info in xnu's osfmk/mach/task_info.h; TASK_VM_INFO is flavor 22.
     """
-    system = ctypes.CDLL(None)
-    system.mach_task_self.restype = ctypes.c_uint
+    task = ctypes.c_uint.in_dll(system, "mach_task_self_")
     counts = (ctypes.c_uint32 * 128)()
     size = ctypes.c_uint32(len(counts))
-    if system.task_info(system.mach_task_self(), 22, counts, ctypes.byref(size)):
+    if system.task_info(task, 22, counts, ctypes.byref(size)):
         raise OutOfMemory("macOS did not report the memory in use.", "Restart the program.")
     # virtual_size, two 32-bit counts, then sixteen sizes of 64 bits: phys_footprint comes next.
     return ctypes.c_uint64.from_buffer(counts, 8 + 2 * 4 + 16 * 8).value
 
 
-def _macos_cores() -> int:
+def macos_cores(system: Any) -> int:
     """Physical performance cores: efficiency cores would slow down every parallel loop."""
-    system = ctypes.CDLL(None)
     for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):
         value, size = ctypes.c_int(0), ctypes.c_size_t(4)
         if not system.sysctlbyname(name, ctypes.byref(value), ctypes.byref(size), None, 0):

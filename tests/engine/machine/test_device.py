@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import OutOfMemory
 from engine.machine.device import (
     available_memory,
     linux_cores,
     linux_memory,
     linux_resident,
     linux_total,
+    macos_cores,
+    macos_footprint,
+    macos_memory,
     physical_cores,
     resident_memory,
     total_memory,
@@ -200,3 +204,110 @@ def test_threads_share_one_heap(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", _HEAPS, str(file), way], check=True)
         counts[way] = file.read_text(encoding="utf-8").count("<heap nr=")
     assert counts["shared"] == 1 < counts["own"]
+
+
+# --- ARM and macOS ------------------------------------------------------------------------------
+
+
+def test_the_small_cores_of_an_arm_processor_do_not_count(tmp_path: Path) -> None:
+    for number, capacity in enumerate((397, 397, 397, 397, 1024, 1024, 1000, 1000)):
+        put(tmp_path / f"sys/devices/system/cpu/cpu{number}/cpu_capacity", f"{capacity}\n")
+    assert linux_cores(frozenset(range(8)), tmp_path) == 4
+    assert linux_cores(frozenset(range(4)), tmp_path) == 4, "alone they do"
+    assert linux_cores(frozenset(range(10)), tmp_path) == 6, "and what says nothing does"
+
+
+class VMStatistics64(ctypes.Structure):
+    """vm_statistics64 of mach/vm_statistics.h, its first fields."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("free", "active", "inactive", "wire")),
+        *((name, ctypes.c_uint64) for name in ("zero_fill", "reactivations", "pageins")),
+        *((name, ctypes.c_uint64) for name in ("pageouts", "faults", "cow_faults")),
+        *((name, ctypes.c_uint64) for name in ("lookups", "hits", "purges")),
+        *((name, ctypes.c_uint32) for name in ("purgeable", "speculative")),
+    )
+
+
+class TaskVMInfo(ctypes.Structure):
+    """task_vm_info of mach/task_info.h, its first fields."""
+
+    _fields_ = (
+        ("virtual_size", ctypes.c_uint64),
+        *((name, ctypes.c_int) for name in ("region_count", "page_size")),
+        *((name, ctypes.c_uint64) for name in ("resident", "resident_peak", "device")),
+        *((name, ctypes.c_uint64) for name in ("device_peak", "internal", "internal_peak")),
+        *((name, ctypes.c_uint64) for name in ("external", "external_peak", "reusable")),
+        *((name, ctypes.c_uint64) for name in ("reusable_peak", "volatile_pmap")),
+        *((name, ctypes.c_uint64) for name in ("volatile_resident", "volatile_virtual")),
+        *((name, ctypes.c_uint64) for name in ("compressed", "compressed_peak")),
+        *((name, ctypes.c_uint64) for name in ("compressed_lifetime", "phys_footprint")),
+    )
+
+
+MACOS = """
+#include <string.h>
+unsigned mach_task_self_ = 259;
+unsigned mach_host_self(void) { return 3; }
+static char memory[1024], task[1024];
+static unsigned sizes[2];
+int fast = 0, all = 0;
+void tell(const char *a, unsigned na, const char *b, unsigned nb) {
+    memcpy(memory, a, na); memcpy(task, b, nb); sizes[0] = na; sizes[1] = nb;
+}
+int host_statistics64(unsigned host, int flavor, void *out, unsigned *count) {
+    if (host != 3 || flavor != 4 || *count * 4 < sizes[0] || !sizes[0]) return 4;
+    memcpy(out, memory, sizes[0]); return 0;
+}
+int task_info(unsigned self, int flavor, void *out, unsigned *count) {
+    if (self != 259 || flavor != 22 || *count * 4 < sizes[1] || !sizes[1]) return 4;
+    memcpy(out, task, sizes[1]); return 0;
+}
+int sysctlbyname(const char *name, void *out, unsigned long *size, void *in, unsigned long n) {
+    int value = !strcmp(name, "hw.perflevel0.physicalcpu") ? fast
+        : !strcmp(name, "hw.physicalcpu") ? all : 0;
+    if (!value || *size != 4 || in || n) return -1;
+    memcpy(out, &value, 4); return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def macos(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """A library with the functions of macOS that are called, laid out as its headers say."""
+    folder = tmp_path_factory.mktemp("macos")
+    (folder / "system.c").write_text(MACOS)
+    command = ["cc", "-shared", "-fPIC", "-fno-builtin", "-o", folder / "system.so"]
+    try:
+        subprocess.run([*command, folder / "system.c"], check=True, capture_output=True)
+    except OSError:
+        pytest.skip("needs a C compiler")
+    return ctypes.CDLL(str(folder / "system.so"))
+
+
+def tell(macos: ctypes.CDLL, memory: bytes, task: bytes) -> None:
+    macos.tell(memory, len(memory), task, len(task))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix compiler")
+def test_memory_of_macos_is_read_as_its_headers_lay_it_out(macos: ctypes.CDLL) -> None:
+    memory = VMStatistics64(free=1_000, active=7, inactive=200, wire=9, purges=5, purgeable=30)
+    task = TaskVMInfo(resident=5, compressed_lifetime=6, phys_footprint=123_456_789_012)
+    tell(macos, bytes(memory), bytes(task))
+    assert macos_memory(macos, 16384) == 1_230 * 16384
+    assert macos_footprint(macos) == 123_456_789_012
+    tell(macos, b"", b"")
+    assert macos_memory(macos, 4096) == os.sysconf("SC_PHYS_PAGES") * 4096 // 4
+    with pytest.raises(OutOfMemory, match="macOS did not report"):
+        macos_footprint(macos)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix compiler")
+def test_cores_of_macos_are_the_fast_ones(macos: ctypes.CDLL) -> None:
+    fast, every = (ctypes.c_int.in_dll(macos, name) for name in ("fast", "all"))
+    fast.value, every.value = 6, 8
+    assert macos_cores(macos) == 6
+    fast.value = 0  # a processor of Intel
+    assert macos_cores(macos) == 8
+    every.value = 0
+    assert macos_cores(macos) == os.cpu_count()
