@@ -237,6 +237,8 @@ def try_here(folder: str) -> NoReturn:
     sys.meta_path.insert(0, _OnlyFolder(folder))
     sys.path.append(folder)
     try:
+        import triton  # noqa: F401, PLC0415  the folder's; it is needed after the driver
+
         _start_driver()
     except BaseException as error:  # noqa: BLE001  the process ends, and its parent says why
         sys.stderr.write(f"\n{_words(error)}\n")

@@ -173,6 +173,13 @@ def test_what_does_not_work_shows_in_its_trial(tmp_path: Path, code: str, reason
     assert not (broken.folder / "loading.json").exists()
 
 
+def test_triton_is_tried_too(tmp_path: Path) -> None:
+    broken = Installed(tmp_path, {"triton/__init__.py": "import no_such_module\n"})
+    version, _, use, detail = broken.start()
+    assert (version, use) == ("2.13.0+cpu", "failed")
+    assert "no_such_module" in detail
+
+
 def test_an_import_that_fails_later_falls_back_to_the_own_torch(installed: Installed) -> None:
     installed.start()  # tried
     cuda = installed.folder / installed.name / "torch/cuda.py"
