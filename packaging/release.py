@@ -18,9 +18,11 @@ from pathlib import Path
 
 import bill_of_materials
 import bundle
+import contents
 import packages
 import release_notes
 import smoke_frozen
+import update_description
 import wheels
 from environment import ROOT, Trouble, child_environment, venv_python
 from linux import trial
@@ -59,6 +61,12 @@ def make(out: Path, roots: Path | None = None) -> Path:
         texts, ran = _fill(made, version, roots)
         files = [_file(path, texts[path.name]) for path in sorted(made.iterdir())]
         (made / SUMS).write_text(sums(files), encoding="utf-8", newline="\n")
+        if place := update_description.address():
+            inside = bundle.root(bundle.built())
+            glibc = contents.oldest_glibc(map(str, inside.rglob("*.so*")))
+            notes = release_notes.releases()[0].changes
+            told = update_description.text(version, notes, files, place, glibc)
+            (made / update_description.NAME).write_text(told, encoding="utf-8", newline="\n")
         page = release_page(version, release_notes.releases(), files, ran)
         (made / PAGE).write_text(page, encoding="utf-8", newline="\n")
         made.rename(final)
