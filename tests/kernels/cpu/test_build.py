@@ -34,7 +34,8 @@ def compiler() -> build.Compiler:
     try:
         return build.find_compiler()
     except build.NoCompiler as error:
-        if "cpu" in os.environ.get("KERNELS_REQUIRED", "").split():
+        # Windows' library is made elsewhere, so none needs a compiler there.
+        if "cpu" in os.environ.get("KERNELS_REQUIRED", "").split() and sys.platform != "win32":
             pytest.fail(str(error))
         pytest.skip(str(error))
 
