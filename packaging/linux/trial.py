@@ -30,7 +30,7 @@ _WESTON = {"bookworm": "headless-backend.so", "trixie": "headless"}
 
 
 def main(files: list[Path], cache: Path, pictures: Path | None = None, mirror: str = "") -> None:
-    """Try a .deb and a .tar.xz in every Debian of `clean_root.SUITES`. Raises Trouble.
+    """Try packages in clean roots: .deb and .tar.xz in every Debian, .rpm in one. Raises Trouble.
 
     `cache` keeps the roots (200 MB each); `pictures` gets a picture of each window.
     """
@@ -41,6 +41,9 @@ def main(files: list[Path], cache: Path, pictures: Path | None = None, mirror: s
             for suite in clean_root.SUITES:
                 with clean_root.fresh(cache, suite, mirror) as root:
                     try_deb(root, suite, by_suffix[".deb"], newer, pictures)
+    if ".rpm" in by_suffix:
+        with clean_root.fresh(cache, "bookworm", mirror) as root:
+            try_rpm(root, "bookworm", by_suffix[".rpm"])
     if ".xz" in by_suffix:
         for suite in clean_root.SUITES:
             with clean_root.fresh(cache, suite, mirror) as root:
@@ -70,8 +73,7 @@ def try_deb(root: Root, suite: str, file: Path, newer: Path, pictures: Path | No
     say(f"{name}: Wayland: {_wayland(root, suite, [tree.NAME])}")
     root.run("apt-get", "remove", "-y", "-qq", tree.NAME)
     root.run("dpkg", "--purge", tree.NAME)
-    rest = root.run("sh", "-c", f"find / -xdev -name '*{tree.NAME}*' -not -path '{HOME}/*'").split()
-    rest = [path for path in rest if not path.startswith(("/proc", "/sys", "/dev", "/tmp"))]
+    rest = _installed(root)
     if rest:
         raise Trouble(f"{name}: these files stay after purging: {', '.join(rest[:9])}.")
     if not before <= _data(root):
@@ -106,6 +108,32 @@ def try_archive(root: Root, suite: str, file: Path, pictures: Path | None) -> No
     if not _data(root):
         raise Trouble(f"{name}: the user's data is gone.")
     say(f"{name}: added to the menu, opened, closed and taken out again; the data stays.")
+
+
+def try_rpm(root: Root, suite: str, file: Path) -> None:
+    """Install an .rpm with rpm, run it and remove it; Debian's libraries serve it. Raises Trouble."""
+    name = f"{clean_root.SUITES[suite]}, {file.name}"
+    root.install("rpm", *clean_root.DESKTOP, *clean_root.WAYLAND)
+    with _lent(root, file) as inside:
+        root.run("rpm", "--force-debian", "--install", "--nodeps", inside)
+    _check_libraries(root, f"/{tree.PLACE}")
+    with _display(root) as display:
+        say(f"{name}: installed; X11, traced: {_smoke(root, [tree.NAME], DISPLAY=display)}")
+    root.run("rpm", "--force-debian", "--erase", tree.NAME)
+    rest = _installed(root)
+    if rest:
+        raise Trouble(f"{name}: these files stay after erasing: {', '.join(rest[:9])}.")
+    say(f"{name}: erased; nothing is left.")
+
+
+def _installed(root: Root) -> list[str]:
+    """The files outside the user's home that have the program's name."""
+    found = root.run("sh", "-c", f"find / -xdev -name '*{tree.NAME}*' -not -path '{HOME}/*'")
+    return [
+        path
+        for path in found.split()
+        if not path.startswith(("/proc", "/sys", "/dev", "/tmp", "/var/cache"))
+    ]
 
 
 def _newer(file: Path, folder: Path) -> Path:
