@@ -79,5 +79,5 @@ def spec(bundle: Path, root: Path) -> str:
         architecture=platform.machine(),
         requires="\n".join(f"Requires: {each}" for each in requires),
         description="\n\n".join("\n".join(tree.wrapped(each, 78)) for each in tree.DESCRIPTION),
-        files="\n".join([place, *marked]),
+        files="\n".join([place, f"%dir /usr/share/doc/{tree.NAME}", *marked]),
     )
