@@ -7,6 +7,7 @@ step has succeeded.
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,7 @@ _ICON_SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
 
 def build(folder: Path = FOLDER) -> Path:
     """Build the bundle as `folder`/Tokonoma; returns the program in it. Raises Trouble."""
+    check_platform()
     _check_tools()
     starter = fetch.ensure(fetch.starter())
     kernels = native.ensure()
@@ -90,6 +92,22 @@ def size(bundle: Path) -> tuple[int, int]:
     """Total bytes and number of files of a bundle; a symbolic link counts as an empty file."""
     files = [path for path in bundle.rglob("*") if path.is_symlink() or path.is_file()]
     return sum(path.stat().st_size for path in files if not path.is_symlink()), len(files)
+
+
+def check_platform(system: str = sys.platform, machine: str = platform.machine()) -> None:
+    """Check that there is a torch to bundle for this platform. Raises Trouble."""
+    machine = machine.lower()
+    if system == "linux" and machine in ("aarch64", "arm64"):
+        raise Trouble(
+            "There is no bundle for Linux on ARM: since 2.11 torch's wheels for it need the CUDA "
+            "libraries, several GB that no processor uses. `packaging/dev.py run` installs them "
+            "and starts the app from source."
+        )
+    if system == "darwin" and machine == "x86_64":
+        raise Trouble(
+            "There is no bundle for Macs with processors of Intel: torch has no wheels for them "
+            "since 2.3. Make it on a Mac with a processor of Apple."
+        )
 
 
 def _check_tools() -> None:

@@ -283,6 +283,27 @@ def test_search_paths_of_the_building_machine_are_removed(tmp_path: Path) -> Non
     assert ctypes.CDLL(str(library)).x() == 42
 
 
+@pytest.mark.parametrize(
+    ("system", "machine", "reason"),
+    [
+        ("linux", "aarch64", "no bundle for Linux on ARM: since 2.11 torch's wheels"),
+        ("darwin", "x86_64", "no bundle for Macs with processors of Intel"),
+    ],
+)
+def test_a_platform_without_a_torch_to_bundle_is_refused(
+    system: str, machine: str, reason: str
+) -> None:
+    with pytest.raises(Trouble, match=reason):
+        bundle.check_platform(system, machine)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine"), [("linux", "x86_64"), ("darwin", "arm64"), ("win32", "AMD64")]
+)
+def test_other_platforms_have_a_bundle(system: str, machine: str) -> None:
+    bundle.check_platform(system, machine)
+
+
 # --- licences -----------------------------------------------------------------------------------
 
 
