@@ -40,6 +40,7 @@ _ELSEWHERE = ("test_build.py", "test_driver.py", "test_vectors.py")  # these nee
 _SOURCES = "deb [signed-by={keyring}] http://deb.debian.org/debian trixie main\n"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _NEEDED_BYTES = 3_000_000_000
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _NOT_REGISTERED = 90  # status of `_START`
 # Program to the Debian package that has it.
 _PROGRAMS = {
@@ -251,7 +252,7 @@ def _emulate(root: Path, kernels: Path, *command: str, **settings: str) -> int:
     qemu = shutil.which("qemu-aarch64-static") or ""
     inside = {
         "HOME": "/root",
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": _PATH,
         "LANG": "C.UTF-8",
         "PYTHONPATH": "/src:/opt/packages",
         # The source folder is left as it is; compiling under emulation is slow, so it is kept.
