@@ -208,8 +208,8 @@ def test_a_stopped_one_goes_on_where_it_was(folder: Path, wanted: WheelList, hub
     while begun_bytes(folder, wanted) < half and time.monotonic() < until:
         time.sleep(0.01)
     first.stop()
-    thread.join(10)
     hub.released.set()
+    thread.join(10)
     assert len(outcome) == 1
     assert is_begun(folder, wanted)
     install(folder, wanted).run()
