@@ -25,6 +25,8 @@ def start_again() -> None:
     with suppress(OSError):  # there is no window any more to say so
         subprocess.Popen(
             _command,
+            # Where `-m app` is found, in an installed package too; a bundle's folder stays free.
+            cwd=None if getattr(sys, "frozen", False) else Path(__file__).parents[2],
             # A bundle's new process is not to be taken for one of this process's own.
             env={**os.environ, "PYINSTALLER_RESET_ENVIRONMENT": "1"},
             stdin=subprocess.DEVNULL,
