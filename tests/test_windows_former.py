@@ -67,12 +67,12 @@ class Machine:
     def _compile(self, version: str, fail: str = "") -> None:
         files = self.base / f"files{version}"
         (files / "_internal").mkdir(parents=True)
-        (files / "Tokonoma.exe").write_text(version)
+        (files / "Tokonoma.exe").write_text(version, encoding="utf-8")
         for number in range(FILES):
             (files / "_internal" / f"{number}.dll").write_bytes(version.encode() * 20_000)
         script = self.base / f"{version}.nsi"
         values = {"macros": MACROS, "files": files, "out": self.setup(version), "fail": fail}
-        script.write_text(SCRIPT.format(folder="C:\\Tokonoma", **values))
+        script.write_text(SCRIPT.format(folder="C:\\Tokonoma", **values), encoding="utf-8")
         subprocess.run(["makensis", "-V1", str(script)], check=True, capture_output=True)
 
     def setup(self, version: str) -> Path:
@@ -91,7 +91,7 @@ class Machine:
         """The version of a folder; "" if it is not whole."""
         if not is_folder_of_app(folder):
             return ""
-        version = (folder / "Tokonoma.exe").read_text()
+        version = (folder / "Tokonoma.exe").read_text(encoding="utf-8")
         files = [folder / "_internal" / f"{number}.dll" for number in range(FILES)]
         wanted = version.encode() * 20_000
         return version if all(f.is_file() and f.read_bytes() == wanted for f in files) else ""
@@ -147,7 +147,9 @@ def test_an_installation_that_fails_gives_the_former_version_back(fresh: Machine
 def test_an_installation_beside_a_running_app_changes_nothing(fresh: Machine) -> None:
     holder = fresh.base / "holder.bat"
     # A program whose working folder is in the folder keeps it from being renamed, as DLLs do.
-    holder.write_text("@cd /d C:\\Tokonoma\\_internal\r\n@ping -n 60 127.0.0.1 >nul\r\n")
+    holder.write_text(
+        "@cd /d C:\\Tokonoma\\_internal\r\n@ping -n 60 127.0.0.1 >nul\r\n", encoding="utf-8"
+    )
     running = subprocess.Popen(
         ["wine", "cmd", "/c", str(holder)], env=fresh.settings, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

@@ -24,8 +24,8 @@ def installation(folder: Path, program: str = "tokonoma") -> Path:
     """A folder that looks like the app's; returns its program."""
     (folder / "_internal").mkdir(parents=True)
     (folder / "_internal" / "libqt.so").write_bytes(b"x" * 1000)
-    (folder / program).write_text("#!/bin/sh\n")
-    (folder / "README.txt").write_text("Tokonoma\n")
+    (folder / program).write_text("#!/bin/sh\n", encoding="utf-8")
+    (folder / "README.txt").write_text("Tokonoma\n", encoding="utf-8")
     return folder / program
 
 
@@ -104,7 +104,9 @@ def test_only_folders_of_the_app_are_offered(tmp_path: Path) -> None:
     }
     versions = {name: {"folder": str(folder)} for name, folder in folders.items()}
     record = tmp_path / "updates.json"
-    record.write_text(json.dumps({"versions": {**versions, "0.0.8": 5}, "last": "0.0.1"}))
+    record.write_text(
+        json.dumps({"versions": {**versions, "0.0.8": 5}, "last": "0.0.1"}), encoding="utf-8"
+    )
     made = history(record, "0.2.0", new, ARCHIVE)
     made.note_start()
     made.note_answer()
@@ -139,12 +141,12 @@ def test_a_damaged_record_costs_only_what_it_held(tmp_path: Path, content: bytes
 
 def test_the_record_keeps_keys_of_other_versions(tmp_path: Path) -> None:
     record = tmp_path / "updates.json"
-    record.write_text(json.dumps({"channel": "beta"}))
+    record.write_text(json.dumps({"channel": "beta"}), encoding="utf-8")
     made = history(record, "0.2.0", installation(tmp_path / "new"), ARCHIVE)
     made.note_start()
     made.note_check("0.3.0")
     made.note_offer("0.3.0")
-    assert json.loads(record.read_text())["channel"] == "beta"
+    assert json.loads(record.read_text(encoding="utf-8"))["channel"] == "beta"
     assert (made.offered, made.newest, made.checked > 0) == ("0.3.0", "0.3.0", True)
 
 
@@ -203,7 +205,7 @@ def test_a_kill_while_versions_are_switched_leaves_one_that_works(tmp_path: Path
         child.stdout.close()
         if not (base / "updates.json").exists():
             continue
-        stored = json.loads((base / "updates.json").read_text())
+        stored = json.loads((base / "updates.json").read_text(encoding="utf-8"))
         whole = [each for each in base.iterdir() if is_folder_of_app(each)]
         answered = [row for row in stored["versions"].values() if row["answered"]]
         assert whole
