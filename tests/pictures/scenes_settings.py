@@ -218,18 +218,18 @@ def settings_licences(stage: Stage) -> None:
 
 
 def settings_narrow(stage: Stage) -> None:
-    _narrow(stage)
+    narrow(stage)
     page(stage, **CHANGED)
 
 
 def settings_narrow_below(stage: Stage) -> None:
-    _narrow(stage)
+    narrow(stage)
     scroll_to(page(stage, **CHANGED), "downloads")
     flush()
 
 
 def settings_narrow_storage(stage: Stage) -> None:
-    _narrow(stage)
+    narrow(stage)
     scroll_to(page(stage), "storage")
     flush()
 
@@ -256,7 +256,7 @@ def resume_refused(stage: Stage) -> None:
 
 
 def resume_refused_narrow(stage: Stage) -> None:
-    _narrow(stage)
+    narrow(stage)
     _resume(stage, _REFUSED)
 
 
@@ -285,7 +285,7 @@ def _resume(stage: Stage, resume: Resume) -> None:
     flush()
 
 
-def _narrow(stage: Stage) -> None:
+def narrow(stage: Stage) -> None:
     stage.window.resize(420, 720)
     stage.window.set_sidebar(False)
 

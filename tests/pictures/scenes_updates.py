@@ -17,7 +17,7 @@ from app.store.schema import MIGRATIONS
 from app.store.store import Store
 from app.ui.settings.page import ABOUT, Preferences
 from fakes import MODEL
-from scenes_settings import page, scroll_to
+from scenes_settings import narrow, page, scroll_to
 from stage import Stage, flush, until
 
 Scene = Callable[[Stage], None]
@@ -89,6 +89,11 @@ def updates_command(stage: Stage) -> None:
     _show(stage, _status(InstallKind.DEB, phase=GetPhase.READY, file=file, leftovers=left))
 
 
+def updates_narrow(stage: Stage) -> None:
+    narrow(stage)
+    updates_command(stage)
+
+
 def updates_notes(stage: Stage) -> None:
     _show(stage, UpdateStatus()).show_notes(_NOTES)
     until(lambda: not stage.window.preferences.notes.text.working)  # type: ignore[union-attr]
@@ -129,6 +134,6 @@ SCENES: dict[str, Scene] = {
     each.__name__: each
     for each in (
         updates_off, updates_newest, updates_fault, updates_newer, updates_getting, updates_ready,
-        updates_command, updates_notes, updates_own_notes, updates_notices, newer_chats,
+        updates_command, updates_narrow, updates_notes, updates_own_notes, updates_notices, newer_chats,
     )
 }  # fmt: skip
