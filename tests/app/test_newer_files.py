@@ -6,12 +6,15 @@ import hashlib
 import json
 import sqlite3
 import unicodedata
+from base64 import b64encode
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
 
 from app.documents import index_file
 from app.documents.index import DocumentIndex
@@ -24,11 +27,12 @@ from app.downloads.partial import sidecar_path
 from app.downloads.policy import Phase
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.keys import KeyStore
-from app.library import folders
+from app.library import folders, trash
 from app.net.hub import HUB, Source
 from app.net.ledger import Ledger, Purpose
 from app.settings import model_settings, table
 from app.settings.model_settings import ModelDefaults
+from app.ui.placement import Placement
 from engine import snapshots_folder
 from engine.state.disk import sequence_file
 from engine.state.disk.atomic import NewerVersion
@@ -95,6 +99,31 @@ def test_places_of_models_keep_keys_of_a_newer_version(tmp_path: Path) -> None:
     path = written(tmp_path / "library.json", {"folders": [str(tmp_path)], "servers": ["x"]})
     folders.save(path, folders.load(path))
     assert stored(path) == {"folders": [str(tmp_path)], "files": [], "servers": ["x"]}
+
+
+def test_deleted_models_of_a_newer_version_can_be_restored(tmp_path: Path) -> None:
+    model, aside = tmp_path / "a.gguf", tmp_path / ".a.gguf.tokonoma-deleted"
+    aside.write_bytes(b"GGUF")
+    row = {"path": str(model), "name": "A", "size_bytes": 4, "deleted": 1.0, "colour": "moss",
+           "files": [[str(model), str(aside)]]}  # fmt: skip
+    path = written(tmp_path / "deleted-models.json", {"models": [row, {"bundle": [1]}], "v": 2})
+    found = trash.read(path, [tmp_path], 2.0)
+    assert [each.moves for each in found] == [((model, aside),)]
+    trash.write(path, found)
+    assert stored(path)["v"] == 2
+    written(path, {"models": {"of": "another form"}})  # then the hidden files themselves are found
+    assert [each.moves for each in trash.read(path, [tmp_path], 2.0)] == [((model, aside),)]
+
+
+def test_a_place_of_the_window_of_a_newer_version_is_the_usual_one(qtbot: QtBot) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    window.resize(500, 400)
+    newer = bytearray(window.saveGeometry().data())
+    newer[4:6] = (99).to_bytes(2, "big")  # the major version of Qt's format
+    for text in (b64encode(newer).decode("ascii"), "{}", "newer: 1"):
+        Placement(window).restore(text)
+        assert (window.width(), window.height()) == (500, 400)
 
 
 # --- connections ---------------------------------------------------------------------------------
