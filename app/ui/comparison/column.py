@@ -168,7 +168,7 @@ class ChoiceColumn(QObject):
         )
         for key, button in made.buttons.items():
             name = tr("{column}: {name}", column=column, name=tr(setting.label))
-            button.setAccessibleName(f"{name}: {words[key]}")
+            button.setAccessibleName(tr("{setting}: {value}", setting=name, value=words[key]))
         made.show_value(next(key for key, value in _THINKING.items() if value is thinking))
         made.picked.connect(self._pick_thinking)
         return made

@@ -183,7 +183,9 @@ class PerformancePage(QWidget):
         self.rows = rows
         for (name, value), words in zip(rows, self._values, strict=True):
             words.setText(value or name)
-            words.setAccessibleName(f"{name}: {value}" if value else name)
+            words.setAccessibleName(
+                tr("{setting}: {value}", setting=name, value=value) if value else name
+            )
 
     def _make_rows(self, rows: Sequence[Row]) -> None:
         """Labels for these rows, in place of those of others."""

@@ -24,7 +24,7 @@ from app.settings.contacts import contacts
 from app.settings.table import Settings
 from app.state.connections import ConnectionsState
 from app.state.updates import UpdateState
-from app.system.translation import isolated, tr
+from app.system.translation import tr
 from app.ui.settings.updates import UpdatesSection
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
@@ -126,7 +126,9 @@ class AboutSection(QWidget):
         shown = (
             ""
             if settings.offline
-            else "\n".join(f"•  {isolated(host)}: {when}" for host, when in lines)
+            else "\n".join(
+                "•  " + tr("{what}: {name}", what=host, name=when) for host, when in lines
+            )
         )
         self.contacts.setText(shown)
         self.contacts.setVisible(bool(shown))

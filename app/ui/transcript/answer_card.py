@@ -69,7 +69,7 @@ class AnswerCard(QWidget):
             words.setFont(figures(BODY))
             words.setWordWrap(True)
             make_selectable(words)
-            words.setAccessibleName(f"{name}: {value}")
+            words.setAccessibleName(tr("{setting}: {value}", setting=name, value=value))
             top = Qt.AlignmentFlag.AlignTop
             title = label(name, "secondary", BODY)
             self._grid.addWidget(title, place, 0, top)
