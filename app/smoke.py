@@ -101,7 +101,7 @@ async def _ask(controller: Controller, question: str) -> Message:
     return answer
 
 
-def _open(open_page: Callable[[], None], page: Callable[[], QWidget | None]) -> None:
+def _open(open_page: Callable[[], object], page: Callable[[], QWidget | None]) -> None:
     """Open a page and render it."""
     open_page()
     shown = page()
