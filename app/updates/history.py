@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from app.domain.release import InstallKind, version_of
+from app.domain.release import InstallKind, Version, version_of
 from app.system import json_file
 from app.updates.install import FORMER, Installed
 from engine import disk_files
 
 _MOST = 20  # versions that are remembered
+_NONE = Version(-1, 0, 0)
 _INTERNAL, _GONE = "_internal", "_internal.deleted"
 # All that a package puts beside it; what else is in the folder is the user's.
 _FILES = ("tokonoma", "Tokonoma.exe", "install.sh", "register.ps1", "README.txt", "LICENSE.txt")
@@ -74,7 +75,8 @@ class History:
             folder = str(self._here.folder)
             answered = row.get("answered") is True and row.get("folder") == folder
             versions[self._version] = {**row, "folder": folder, "answered": answered}
-            kept = dict(list(versions.items())[-_MOST:])
+            newest = sorted(versions, key=self._order)[-_MOST:]
+            kept = {version: versions[version] for version in newest}
             json_file.write(self._path, {"last": self._version, "versions": kept})
         elif self._versions()[self._version].get("folder") != str(self._here.folder):
             self._note(folder=str(self._here.folder), answered=False)  # it was moved
@@ -126,6 +128,10 @@ class History:
         for row in self._versions().values():
             if (gone := Path(str(row.get("folder", ""))) / _GONE).is_dir():
                 disk_files.delete_folder(gone)
+
+    def _order(self, version: str) -> tuple[bool, Version]:
+        """For sorting: what is no version first, this one last."""
+        return version == self._version, version_of(version) or _NONE
 
     def _note(self, **values: object) -> None:
         versions = self._versions()

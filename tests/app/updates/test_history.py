@@ -55,6 +55,18 @@ def test_the_former_version_is_needed_until_this_one_has_answered(tmp_path: Path
     assert new.former() == []
 
 
+def test_the_newest_versions_are_remembered(tmp_path: Path) -> None:
+    record = tmp_path / "updates.json"
+    for number in range(1, 31):
+        history(record, f"0.{number}.0", tmp_path / f"v{number}" / "tokonoma", ARCHIVE).note_start()
+    versions = json.loads(record.read_text(encoding="utf-8"))["versions"]
+    assert set(versions) == {f"0.{number}.0" for number in range(11, 31)}
+    history(record, "0.1.0", tmp_path / "v1" / "tokonoma", ARCHIVE).note_start()  # a downgrade
+    versions = json.loads(record.read_text(encoding="utf-8"))["versions"]
+    assert "0.1.0" in versions
+    assert len(versions) == 20
+
+
 def test_a_downgrade_offers_to_delete_nothing(tmp_path: Path) -> None:
     record = tmp_path / "updates.json"
     old, new = (installation(tmp_path / name) for name in ("old", "new"))
@@ -207,10 +219,11 @@ def test_a_kill_while_versions_are_switched_leaves_one_that_works(tmp_path: Path
             continue
         stored = json.loads((base / "updates.json").read_text(encoding="utf-8"))
         whole = [each for each in base.iterdir() if is_folder_of_app(each)]
-        answered = [row for row in stored["versions"].values() if row["answered"]]
+        rows = stored["versions"].values()
+        answered = [Path(row["folder"]) for row in rows if row["answered"]]
         assert whole
         if answered:  # the newest that answered is never one that was removed
-            assert is_folder_of_app(Path(answered[-1]["folder"]))
+            assert is_folder_of_app(max(answered, key=lambda each: int(each.name[1:])))
         # The next start finishes what was interrupted.
         last = max(whole, key=lambda each: int(each.name[1:]))
         version = f"0.{last.name[1:]}.0"
