@@ -130,6 +130,7 @@ class Prefix:
             "PYTHONUNBUFFERED": "1",  # the progress is seen as it is made
             "PYTHONHASHSEED": "0",
             "QT_QPA_PLATFORM": "offscreen",
+            "QT_QPA_FONTDIR": _fonts(),  # Qt's offscreen platform has none of its own
             "KERNELS_REQUIRED": "cpu",
             "TOKONOMA_MODELS": r"C:\models",
             **settings,
@@ -238,6 +239,13 @@ def _check_tools() -> None:
             f"Windows is run by {' and '.join(_PROGRAMS)}, and {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} missing: `sudo apt install {packages}`."
         )
+
+
+def _fonts() -> str:
+    """The Windows path of a folder of fonts: of this machine, else Wine's own, which may be empty."""
+    for font in sorted(Path("/usr/share/fonts").rglob("DejaVuSans.ttf")):
+        return f"Z:{font.parent}".replace("/", "\\")
+    return r"C:\windows\Fonts"
 
 
 def _wines() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from fake_driver import FakeDriver
 from kernels import devices
 from kernels.refusal import Reason
+
+TRITON = pytest.mark.skipif(sys.platform != "linux", reason="Triton is installed on Linux alone")
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +40,7 @@ def test_a_gpu_that_this_build_cannot_use_is_named(
     assert "no CUDA" in one.refusal.text
 
 
+@TRITON
 def test_gpus_have_names_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver(monkeypatch)
     driver.count = 2
@@ -66,6 +70,7 @@ def test_a_refused_gpu_is_named_with_its_reason(monkeypatch: pytest.MonkeyPatch)
     assert one.refusal.reason is Reason.DRIVER_FAILS
 
 
+@TRITON
 def test_a_driver_that_fails_late_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeDriver(monkeypatch)
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/gcc")
