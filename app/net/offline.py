@@ -22,6 +22,9 @@ from typing import Any
 from app.net.ledger import Ledger, Purpose
 from app.system.translation import tr
 
+if sys.platform == "win32":
+    from asyncio import windows_events
+
 _COUNT_SECONDS = 5.0  # between two entries of a connection's bytes
 _PORTS = {"http": 80, "https": 443}
 _RESOLVES = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
@@ -170,6 +173,25 @@ def _watch_sockets() -> None:
     if not _watching:
         _watching = True
         sys.addaudithook(_refuse)
+        if sys.platform == "win32":
+            _audit_proactor(windows_events.IocpProactor)
+
+
+def _audit_proactor(proactor: Any) -> None:
+    """Let the event loop of Windows tell the audit hook what it connects, as sockets do."""
+    connect, send_to = proactor.connect, proactor.sendto
+
+    def audited_connect(self: object, conn: socket.socket, address: object) -> object:
+        sys.audit("socket.connect", conn, address)
+        return connect(self, conn, address)
+
+    def audited_send(
+        self: object, conn: socket.socket, buf: object, flags: int = 0, addr: object = None
+    ) -> object:
+        sys.audit("socket.sendto", conn, addr)
+        return send_to(self, conn, buf, flags, addr)
+
+    proactor.connect, proactor.sendto = audited_connect, audited_send
 
 
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from app.downloads.queue import Phase
 from app.net import hub as hub_api
+from app.net import offline as app_offline
 from app.net.http import WebError, send_request
 from app.net.hub import HubError, Source
 from app.net.ledger import Purpose
@@ -221,3 +222,30 @@ def test_only_the_pair_of_the_module_may_connect_on_windows(
     monkeypatch.setattr(socket, "socketpair", socketpair)
     for each in socketpair():
         each.close()
+
+
+def test_the_event_loop_of_windows_is_refused_as_sockets_are(switch: Gate) -> None:
+    """It connects without the module of sockets, and without an event for the audit hook."""
+    done: list[str] = []
+
+    class Proactor:
+        def connect(self, conn: socket.socket, address: object) -> None:
+            done.append("connect")
+
+        def sendto(
+            self, conn: socket.socket, buf: bytes, flags: int = 0, addr: object = None
+        ) -> None:
+            done.append("send")
+
+    app_offline._audit_proactor(Proactor)
+    with socket.socket() as used:
+        for _ in range(2):
+            switch.set_offline(False)
+            Proactor().connect(used, ("192.0.2.1", 80))
+            Proactor().sendto(used, b"words", 0, ("192.0.2.1", 80))
+            switch.set_offline(True)
+            with pytest.raises(Offline):
+                Proactor().connect(used, ("192.0.2.1", 80))
+            with pytest.raises(Offline):
+                Proactor().sendto(used, b"words", 0, ("192.0.2.1", 80))
+    assert done == ["connect", "send"] * 2
