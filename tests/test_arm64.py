@@ -24,17 +24,17 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 
 def test_a_row_has_what_pytest_reports(tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
-    path.write_text(REPORT.format(tests=20))
+    path.write_text(REPORT.format(tests=20), encoding="utf-8")
     assert row_of("neon", path, 7.5) == Row("neon", 14, 3, 3, 7.5)
 
 
 def test_a_run_without_a_report_or_a_passed_test_has_failed(tmp_path: Path) -> None:
     path = tmp_path / "report.xml"
     assert row_of("neon", path, 1.0).failed == 1
-    path.write_text("<testsuites><test")
+    path.write_text("<testsuites><test", encoding="utf-8")
     assert row_of("neon", path, 1.0).failed == 1
     empty = REPORT.format(tests=3).replace('errors="1" failures="2"', 'errors="0" failures="0"')
-    path.write_text(empty)
+    path.write_text(empty, encoding="utf-8")
     assert row_of("neon", path, 1.0) == Row("neon", 0, 3, 1, 1.0)
 
 
@@ -79,7 +79,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in arm64._PROGRAMS:
-        (folder / name).write_text("#!/bin/sh\nexit 90\n")
+        (folder / name).write_text("#!/bin/sh\nexit 90\n", encoding="utf-8")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(arm64, "_KEYRING", folder)

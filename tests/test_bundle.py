@@ -274,7 +274,7 @@ def test_a_bundle_that_debian_12_could_not_run_is_refused(
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
 def test_search_paths_of_the_building_machine_are_removed(tmp_path: Path) -> None:
     library = tmp_path / "libx.so"
-    (tmp_path / "x.c").write_text("int x(void) { return 42; }")
+    (tmp_path / "x.c").write_text("int x(void) { return 42; }", encoding="utf-8")
     command = ["cc", "-shared", "-fPIC", "-o", library, tmp_path / "x.c"]
     subprocess.run([*command, "-Wl,-rpath,/home/builder/python/lib"], check=True)
     assert contents.run_path(str(library)) == "/home/builder/python/lib"

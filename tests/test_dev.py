@@ -160,7 +160,8 @@ def test_a_venv_without_interpreter_is_created_anew(made: Copy) -> None:
 def test_a_python_without_venv_is_told_in_one_sentence(tmp_path: Path) -> None:
     debian = tmp_path / "python3"
     debian.write_text(
-        "#!/bin/sh\necho 'ensurepip is not\navailable.  On Debian/Ubuntu …'; exit 1\n"
+        "#!/bin/sh\necho 'ensurepip is not\navailable.  On Debian/Ubuntu …'; exit 1\n",
+        encoding="utf-8",
     )
     debian.chmod(0o755)
     copy = Copy(tmp_path / "repository")

@@ -123,7 +123,7 @@ def test_what_zig_links_would_be_loaded(tmp_path: Path, architecture: str) -> No
         pytest.skip(str(absent))
     (tmp_path / "native" / "isa").mkdir(parents=True)
     source = 'extern "C" __attribute__((visibility("default"))) int nk_one(void) { return 1; }\n'
-    (tmp_path / "native" / "nk.cpp").write_text(source)
+    (tmp_path / "native" / "nk.cpp").write_text(source, encoding="utf-8")
     target = build.Target(architecture, "darwin")
     made = build.build_library(zig, tmp_path / "lib", native=tmp_path / "native", target=target)
     oldest = kernels.OLDEST_SYSTEM
@@ -175,7 +175,7 @@ def app(tmp_path: Path) -> Path:
     (framework / "QtCore").symlink_to("Versions/Current/QtCore")
     (contents / "Info.plist").write_bytes(plistlib.dumps({"CFBundleName": "Tokonoma"}))
     (contents / "Resources").mkdir()
-    (contents / "Resources" / "run.sh").write_text("#!/bin/sh\n")
+    (contents / "Resources" / "run.sh").write_text("#!/bin/sh\n", encoding="utf-8")
     (contents / "Resources" / "run.sh").chmod(0o755)
     return contents.parent
 

@@ -276,7 +276,7 @@ int sysctlbyname(const char *name, void *out, unsigned long *size, void *in, uns
 def macos(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """A library with the functions of macOS that are called, laid out as its headers say."""
     folder = tmp_path_factory.mktemp("macos")
-    (folder / "system.c").write_text(MACOS)
+    (folder / "system.c").write_text(MACOS, encoding="utf-8")
     command = ["cc", "-shared", "-fPIC", "-fno-builtin", "-o", folder / "system.so"]
     try:
         subprocess.run([*command, folder / "system.c"], check=True, capture_output=True)

@@ -99,7 +99,9 @@ def test_it_is_tried_once_for_a_driver(installed: Installed) -> None:
     )
     assert installed.start()[2] == "in use", "another driver: tried again"
     if sys.platform == "linux":
-        tried.write_text(json.dumps({**values, "boot": "another", "error": "planted"}))
+        tried.write_text(
+            json.dumps({**values, "boot": "another", "error": "planted"}), encoding="utf-8"
+        )
         assert installed.start()[2] == "in use", "the computer was started again"
 
 
