@@ -22,8 +22,11 @@ from typing import Any
 from app.net.ledger import Ledger, Purpose
 from app.system.translation import tr
 
+_proactor: Any = None  # what connects for the event loop of Windows
 if sys.platform == "win32":
     from asyncio import windows_events
+
+    _proactor = windows_events.IocpProactor
 
 _COUNT_SECONDS = 5.0  # between two entries of a connection's bytes
 _PORTS = {"http": 80, "https": 443}
@@ -173,8 +176,8 @@ def _watch_sockets() -> None:
     if not _watching:
         _watching = True
         sys.addaudithook(_refuse)
-        if sys.platform == "win32":
-            _audit_proactor(windows_events.IocpProactor)
+        if _proactor is not None:
+            _audit_proactor(_proactor)
 
 
 def _audit_proactor(proactor: Any) -> None:
