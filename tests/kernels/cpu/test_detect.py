@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def test_a_set_is_offered_when_the_processor_has_all_of_it() -> None:
     for line in CPUINFO.read_text(encoding="utf-8").splitlines():
         name, _, words = line.partition(":")
         told.setdefault(name.strip(), words)
+    if platform.machine() == "aarch64" and "flags" in told:
+        pytest.skip("the emulator shows the processor of the machine that it runs on")
     here = set((told.get("flags") or told["Features"]).split())
     expected = [name for name, words in NEEDED.items() if here.issuperset(words.split())]
     kind = told.get("vendor_id", "").strip(), told.get("cpu family", "").strip()
