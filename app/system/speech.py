@@ -136,13 +136,13 @@ def _lines(text: str) -> str:
     return "".join(f"{line}\n" for line in lines if line)
 
 
-def _find() -> _Program | None:
-    """The program of this system; None if it has none."""
-    if sys.platform == "win32":
+def _find(platform: str = sys.platform) -> _Program | None:
+    """The program of a system; None if it has none."""
+    if platform == "win32":
         path = windows_program("System32", "WindowsPowerShell", "v1.0", "powershell.exe")
         script = ["-NoProfile", "-NonInteractive", "-Command", _POWERSHELL]
         return _Program(str(path), lambda _: script, says_language=True) if path.exists() else None
-    if sys.platform == "darwin":
+    if platform == "darwin":
         path = shutil.which("say")
         return _Program(path, lambda _: ["-f", "-"]) if path else None
     if path := shutil.which("spd-say"):

@@ -29,15 +29,13 @@ from app.ui.widgets.focus_filter import FocusFilter
 Field = QLineEdit | QPlainTextEdit
 
 
-def types_text(event: QKeyEvent) -> bool:
+def types_text(event: QKeyEvent, platform: str = sys.platform) -> bool:
     """Whether a key press enters a character, also by the keypad, AltGr or Option."""
     text, keys = event.text(), Qt.KeyboardModifier
     if not text or unicodedata.category(text[0]) == "Cc":
         return False
     command = event.modifiers() & (keys.ControlModifier | keys.AltModifier | keys.MetaModifier)
-    graphic = (
-        keys.AltModifier if sys.platform == "darwin" else keys.ControlModifier | keys.AltModifier
-    )
+    graphic = keys.AltModifier if platform == "darwin" else keys.ControlModifier | keys.AltModifier
     return command in (keys.NoModifier, graphic)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.system import speech as speech_module
 from app.system.speech import Speech, guess_language
 
 PROGRAM = """#!{python}
@@ -120,3 +121,15 @@ def test_without_a_program_nothing_is_offered(
 )
 def test_the_language_is_guessed_or_left_open(text: str, language: str) -> None:
     assert guess_language(text) == language
+
+
+def test_a_mac_speaks_with_say(folder: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / NAME).rename(folder / "say")
+    assert speech_module._find("linux") is None
+    found = speech_module._find("darwin")
+    monkeypatch.setattr(speech_module, "_find", lambda: found)
+    speech = Speech()
+    with qtbot.waitSignal(speech.ended, timeout=10_000), qtbot.assertNotEmitted(speech.failed):
+        speech.speak("The sky is blue, and that is fine.")
+    assert (folder / "text").read_text(encoding="utf-8") == "The sky is blue, and that is fine.\n"
+    assert (folder / "calls").read_text() == "-f -\n", "from the standard input"

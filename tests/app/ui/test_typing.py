@@ -9,6 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.ui.widgets.typing import types_text
 from fakes import MODEL
 from stage import Stage, flush
 
@@ -216,3 +217,22 @@ def test_a_title_being_typed_is_kept_while_the_list_changes(stage: Stage, qtbot:
     rows = stage.window.sidebar.model
     listed = [str(rows.index(row).data()) for row in range(1, rows.rowCount())]  # below "Today"
     assert listed == [chat.title for chat in stage.state.conversations]
+
+
+@pytest.mark.parametrize(
+    ("modifiers", "text", "linux", "mac"),
+    [
+        (KEYS.NoModifier, "e", True, True),
+        (KEYS.ShiftModifier, "E", True, True),
+        (KEYS.AltModifier, "€", False, True),  # Option
+        (KEYS.ControlModifier | KEYS.AltModifier, "€", True, False),  # AltGr
+        (KEYS.ControlModifier, "e", False, False),  # Command on a Mac
+        (KEYS.MetaModifier, "e", False, False),  # Control on a Mac
+    ],
+)
+def test_option_types_a_character_on_a_mac_and_altgr_elsewhere(
+    modifiers: Qt.KeyboardModifier, text: str, linux: bool, mac: bool
+) -> None:
+    event = QKeyEvent(QKeyEvent.Type.KeyPress, Qt.Key.Key_E, modifiers, text)
+    assert types_text(event, "linux") is linux
+    assert types_text(event, "darwin") is mac
