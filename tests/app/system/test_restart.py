@@ -44,3 +44,19 @@ def test_the_new_process_is_started_once_it_is_asked_for(tmp_path: Path) -> None
         while not (left.exists() and left.read_text(encoding="utf-8")) and time.monotonic() < until:
             time.sleep(0.01)
         assert left.read_text(encoding="utf-8") == "1\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands in for Python")
+def test_without_a_bundle_the_app_is_found_from_any_folder(tmp_path: Path) -> None:
+    program, left = tmp_path / "program", tmp_path / "left"
+    code = f'#!/bin/sh\necho "$PWD $*" > {left}.new && mv {left}.new {left}\n'
+    program.write_text(code, encoding="utf-8")
+    program.chmod(0o755)
+    script = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{SCRIPT}".replace(
+        "sys.frozen, sys.executable = True,", "sys.executable ="
+    )
+    subprocess.run([sys.executable, "-c", script, program], cwd=tmp_path, check=True)
+    until = time.monotonic() + 10
+    while not left.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert left.read_text(encoding="utf-8") == f"{ROOT} -m app\n"
