@@ -75,40 +75,44 @@ exec chroot "$root" /bin/sh -c 'cd /src && exec "$@"' sh "$@"
 def run(*, every: bool, passed: Sequence[str]) -> list[Row]:
     """Run the tests; returns the rows of the table. `passed` goes to pytest. Raises Trouble."""
     _check_tools()
-    root = system()
-    kernels = _kernels()
-    say("\nThe window")
-    rows = [_window(root, kernels)]
-    for isa, processor in PROCESSORS.items():
-        say(f"\nKernels, {isa}, on the processor {processor}")
-        rows.append(_pytest(root, kernels, isa, processor, every, passed))
+    # Another command may need other packages, and would make the system anew.
+    with environment.locked(_folder() / "lock"):
+        root = system(_folder())
+        kernels = _kernels()
+        say("\nThe window")
+        rows = [_window(root, kernels)]
+        for isa, processor in PROCESSORS.items():
+            say(f"\nKernels, {isa}, on the processor {processor}")
+            rows.append(_pytest(root, kernels, isa, processor, every, passed))
     return rows
 
 
-def system() -> Path:
-    """The folder of the ARM system, made if needed. Raises Trouble."""
-    folder = fetch.cache_folder().parent / "arm64"
+def system(folder: Path) -> Path:
+    """The root of the ARM system in a folder, made if needed. Raises Trouble."""
     root, stamp = folder / "root", folder / "root" / "stamp"
     wanted = hashlib.sha256(repr((DEBIAN, sorted(_pins().items()))).encode()).hexdigest()
-    with environment.locked(folder / "lock"):
-        if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
-            return root
-        free = shutil.disk_usage(folder).free
-        if free < _NEEDED_BYTES:
-            raise Trouble(
-                f"The ARM system needs {_NEEDED_BYTES / 1e9:.0f} GB on the disk of {folder}, and "
-                f"{free / 1e9:.1f} GB is free. Free some space and run the command again."
-            )
-        made = folder / "root.new"
-        for old in (made, root):
-            shutil.rmtree(old, ignore_errors=True)
-        made.mkdir()
-        _unpack_debian(made, folder / "apt")
-        _install_wheels(made)
-        (made / "src").mkdir()
-        (made / "stamp").write_text(wanted, encoding="utf-8")
-        made.rename(root)
-    return root
+    if stamp.is_file() and stamp.read_text("utf-8") == wanted:
+        return root
+    free = shutil.disk_usage(folder).free
+    if free < _NEEDED_BYTES:
+        raise Trouble(
+            f"The ARM system needs {_NEEDED_BYTES / 1e9:.0f} GB on the disk of {folder}, and "
+            f"{free / 1e9:.1f} GB is free. Free some space and run the command again."
+        )
+    made = folder / "root.new"
+    for old in (made, root):
+        shutil.rmtree(old, ignore_errors=True)
+    made.mkdir()
+    _unpack_debian(made, folder / "apt")
+    _install_wheels(made)
+    (made / "src").mkdir()
+    (made / "stamp").write_text(wanted, "utf-8")
+    return made.rename(root)
+
+
+def _folder() -> Path:
+    """The folder of the ARM system and of the kernels for it."""
+    return fetch.cache_folder().parent / "arm64"
 
 
 def _check_tools() -> None:
@@ -195,7 +199,7 @@ def _pins() -> dict[str, str]:
 def _kernels() -> Path:
     """The folder of the kernels' library for ARM, built if needed. Raises Trouble."""
     environment.ensure(compiler=True)
-    folder = fetch.cache_folder().parent / "arm64" / "kernels"
+    folder = _folder() / "kernels"
     say("Building the native kernels for ARM (a few minutes, when their sources have changed)…")
     script = str(ROOT / "kernels" / "cpu" / "build.py")
     options = ("--compiler", "zig", "--target", "aarch64-linux", "--out", str(folder))
