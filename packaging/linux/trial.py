@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import smoke_frozen
@@ -20,6 +20,7 @@ from linux import clean_root, deb, tree
 from linux.clean_root import HOME, USER, Root
 from release_notes import version
 
+Tell = Callable[[str], None]  # takes a sentence about what was tried
 _NEXT = "99.0"  # the version to upgrade to
 _KEPT = "conversations.sqlite"  # what must stay in the home
 _FIND = (
@@ -29,28 +30,40 @@ _FIND = (
 _WESTON = {"bookworm": "headless-backend.so", "trixie": "headless"}
 
 
-def main(files: list[Path], cache: Path, pictures: Path | None = None, mirror: str = "") -> None:
+def main(
+    files: list[Path], cache: Path, pictures: Path | None = None, mirror: str = ""
+) -> list[str]:
     """Try packages in clean roots: .deb and .tar.xz in every Debian, .rpm in one. Raises Trouble.
 
-    `cache` keeps the roots (200 MB each); `pictures` gets a picture of each window.
+    `cache` keeps the roots (200 MB each); `pictures` gets a picture of each window. Returns a
+    sentence for each thing that was tried.
     """
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        say(line)
+        told.append(line)
+
     by_suffix = {file.suffix: file for file in files}
     if ".deb" in by_suffix:
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             newer = _newer(by_suffix[".deb"], Path(folder))
             for suite in clean_root.SUITES:
                 with clean_root.fresh(cache, suite, mirror) as root:
-                    try_deb(root, suite, by_suffix[".deb"], newer, pictures)
+                    try_deb(root, suite, by_suffix[".deb"], newer, tell, pictures)
     if ".rpm" in by_suffix:
         with clean_root.fresh(cache, "bookworm", mirror) as root:
-            try_rpm(root, "bookworm", by_suffix[".rpm"])
+            try_rpm(root, "bookworm", by_suffix[".rpm"], tell)
     if ".xz" in by_suffix:
         for suite in clean_root.SUITES:
             with clean_root.fresh(cache, suite, mirror) as root:
-                try_archive(root, suite, by_suffix[".xz"], pictures)
+                try_archive(root, suite, by_suffix[".xz"], tell, pictures)
+    return told
 
 
-def try_deb(root: Root, suite: str, file: Path, newer: Path, pictures: Path | None) -> None:
+def try_deb(
+    root: Root, suite: str, file: Path, newer: Path, tell: Tell, pictures: Path | None
+) -> None:
     """Install a .deb with apt, run it, upgrade it, remove and purge it. Raises Trouble."""
     name = f"{clean_root.SUITES[suite]}, {file.name}"
     with _lent(root, file) as inside:
@@ -58,19 +71,19 @@ def try_deb(root: Root, suite: str, file: Path, newer: Path, pictures: Path | No
     place = f"/{tree.PLACE}"
     root.check_bare()
     _check_libraries(root, place)
-    say(f"{name}: installed with apt; no library is missing.")
+    tell(f"{name}: installed with apt; no library is missing.")
     with _display(root) as display:
         answer = _smoke(root, [tree.NAME], DISPLAY=display)
-        say(f"{name}: X11, traced: {answer}")
+        tell(f"{name}: X11, traced: {answer}")
         _session(root, [tree.NAME], display, pictures and pictures / f"deb-{suite}.png")
-        say(f"{name}: opened and closed; data is in the home only.")
+        tell(f"{name}: opened and closed; data is in the home only.")
         before = _data(root)
         with _lent(root, newer) as inside:
             root.install(inside)
         _check_version(root, _NEXT)
         _session(root, [tree.NAME], display)
-        say(f"{name}: upgraded in place to {_NEXT}, and opened with the same data.")
-    say(f"{name}: Wayland: {_wayland(root, suite, [tree.NAME])}")
+        tell(f"{name}: upgraded in place to {_NEXT}, and opened with the same data.")
+    tell(f"{name}: Wayland: {_wayland(root, suite, [tree.NAME])}")
     root.run("apt-get", "remove", "-y", "-qq", tree.NAME)
     root.run("dpkg", "--purge", tree.NAME)
     rest = _installed(root)
@@ -78,10 +91,10 @@ def try_deb(root: Root, suite: str, file: Path, newer: Path, pictures: Path | No
         raise Trouble(f"{name}: these files stay after purging: {', '.join(rest[:9])}.")
     if not before <= _data(root):
         raise Trouble(f"{name}: removing it took files of the user with it.")
-    say(f"{name}: removed and purged; nothing is left but the user's data.")
+    tell(f"{name}: removed and purged; nothing is left but the user's data.")
 
 
-def try_archive(root: Root, suite: str, file: Path, pictures: Path | None) -> None:
+def try_archive(root: Root, suite: str, file: Path, tell: Tell, pictures: Path | None) -> None:
     """Unpack a .tar.xz in the user's home, add it to the menu, run it, remove it. Raises Trouble."""
     name = f"{clean_root.SUITES[suite]}, {file.name}"
     root.install(*clean_root.DESKTOP, *clean_root.WAYLAND)
@@ -96,7 +109,7 @@ def try_archive(root: Root, suite: str, file: Path, pictures: Path | None) -> No
     before = set(root.home().rglob("*"))
     root.run(f"{folder}/install.sh", user=USER)
     with _display(root) as display:
-        say(
+        tell(
             f"{name}: X11, traced: {_smoke(root, [f'{HOME}/.local/bin/tokonoma'], DISPLAY=display)}"
         )
         _session(root, [f"{folder}/tokonoma"], display, pictures and pictures / f"tar-{suite}.png")
@@ -107,10 +120,10 @@ def try_archive(root: Root, suite: str, file: Path, pictures: Path | None) -> No
         raise Trouble(f"{name}: install.sh uninstall left {', '.join(sorted(kept))}.")
     if not _data(root):
         raise Trouble(f"{name}: the user's data is gone.")
-    say(f"{name}: added to the menu, opened, closed and taken out again; the data stays.")
+    tell(f"{name}: added to the menu, opened, closed and taken out again; the data stays.")
 
 
-def try_rpm(root: Root, suite: str, file: Path) -> None:
+def try_rpm(root: Root, suite: str, file: Path, tell: Tell) -> None:
     """Install an .rpm with rpm, run it and remove it; Debian's libraries serve it. Raises Trouble."""
     name = f"{clean_root.SUITES[suite]}, {file.name}"
     root.install("rpm", *clean_root.DESKTOP, *clean_root.WAYLAND)
@@ -118,12 +131,12 @@ def try_rpm(root: Root, suite: str, file: Path) -> None:
         root.run("rpm", "--force-debian", "--install", "--nodeps", inside)
     _check_libraries(root, f"/{tree.PLACE}")
     with _display(root) as display:
-        say(f"{name}: installed; X11, traced: {_smoke(root, [tree.NAME], DISPLAY=display)}")
+        tell(f"{name}: installed; X11, traced: {_smoke(root, [tree.NAME], DISPLAY=display)}")
     root.run("rpm", "--force-debian", "--erase", tree.NAME)
     rest = _installed(root)
     if rest:
         raise Trouble(f"{name}: these files stay after erasing: {', '.join(rest[:9])}.")
-    say(f"{name}: erased; nothing is left.")
+    tell(f"{name}: erased; nothing is left.")
 
 
 def _installed(root: Root) -> list[str]:
