@@ -183,7 +183,7 @@ def test_files_copied_into_a_folder_and_taken_away_are_noticed(
     (own / "deep").mkdir()
     disk = tmp_path / "disk"
     disk.mkdir()
-    (own / "linked").symlink_to(disk)
+    (own / "linked").symlink_to(disk, target_is_directory=True)
     fixture.start()
     assert fixture.names() == []
     for folder, name in ((own, "a"), (own / "deep", "b"), (disk, "c")):
