@@ -87,7 +87,7 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
         (["--host", "no.such.host.invalid"], "no address of this computer"),
         (["-m", "no-such-model"], "no model"),
         (["-m", "MODEL", "--chat-template", "vicuna"], "no built-in chat template"),
-        (["-m", "MODEL", "--chat-template-file", "/no/such/file"], "/no/such/file"),
+        (["-m", "MODEL", "--chat-template-file", "/no/such/file"], str(Path("/no/such/file"))),
         (["-m", "MODEL", "--parallel", "17"], "1 to 16"),
         (["-m", "MODEL", "--draft", "no-such-model"], "no model"),
         (["-m", "MODEL", "--sleep-idle-seconds", "-2"], "no time"),
