@@ -1,7 +1,7 @@
 """Paths of the app: data, config, state, cache and resource folders.
 
 Nothing here creates a folder: the code that writes a file does, so that a failed start leaves no
-empty folders. TOKONOMA_HOME moves all four user folders into one place.
+empty folders. TOKONOMA_HOME, or a folder `Data` beside a bundled program, holds all four folders.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
-from engine import data_folder
+from engine import data_folder, home_folder
 
 _NAME = "Tokonoma"
 
@@ -72,6 +72,6 @@ def changelog() -> Path:
 
 
 def _home(folder: str) -> Path | None:
-    """The folder inside TOKONOMA_HOME, when that is set."""
-    home = os.environ.get("TOKONOMA_HOME")
-    return Path(home) / folder if home else None
+    """The folder inside the one for all, when there is one."""
+    home = home_folder()
+    return home / folder if home is not None else None

@@ -25,6 +25,8 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_DEPTH = 6  # nested folders searched; a Hugging Face hub cache has five levels
 _MAX_PARTS = 1000  # of one split model; a file name may state any number
 
+PORTABLE = "Data"  # folder that makes a bundled app portable
+
 
 @dataclass(frozen=True, slots=True)
 class Starter:
@@ -42,11 +44,22 @@ STARTER = Starter(
 )
 
 
+def home_folder() -> Path | None:
+    """The one folder of all the user's files: TOKONOMA_HOME, or `Data` beside a bundled program.
+
+    None without either: then they are in the user's folders of this system.
+    """
+    if home := os.environ.get("TOKONOMA_HOME"):
+        return Path(home)
+    beside = Path(sys.executable).parent / PORTABLE
+    return beside if getattr(sys, "frozen", False) and beside.is_dir() else None
+
+
 def data_folder() -> Path:
-    """The user's data folder; the environment variable TOKONOMA_HOME overrides its location."""
-    home = os.environ.get("TOKONOMA_HOME")
-    if home:
-        return Path(home) / "data"
+    """The user's data folder."""
+    home = home_folder()
+    if home is not None:
+        return home / "data"
     return platformdirs.user_data_path("Tokonoma", appauthor=False)
 
 

@@ -26,6 +26,27 @@ def test_home_variable_moves_every_folder_into_one_place(tmp_path, monkeypatch):
     assert paths.log_file().parent == paths.state()
 
 
+def test_a_folder_beside_a_bundled_program_makes_it_portable(tmp_path, monkeypatch):
+    monkeypatch.delenv("TOKONOMA_HOME", raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "Tokonoma.exe"))
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    elsewhere = paths.data()
+    assert not elsewhere.is_relative_to(tmp_path)
+    home = tmp_path / "Data"
+    home.mkdir()
+    assert [paths.data(), paths.config(), paths.state(), paths.cache()] == [
+        home / "data",
+        home / "config",
+        home / "state",
+        home / "cache",
+    ]
+    monkeypatch.setenv("TOKONOMA_HOME", str(tmp_path / "other"))
+    assert paths.data() == tmp_path / "other" / "data"
+    monkeypatch.delenv("TOKONOMA_HOME")
+    monkeypatch.delattr(sys, "frozen")
+    assert paths.data() == elsewhere  # beside a Python it means nothing
+
+
 def test_path_functions_create_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKONOMA_HOME", str(tmp_path / "home"))
     for place in (paths.data, paths.config, paths.state, paths.cache, paths.database):
