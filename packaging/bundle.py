@@ -1,6 +1,6 @@
-"""Builds the bundle: the application as one folder for this platform that needs no Python.
+"""Builds the bundle: the application as one folder that needs no Python.
 
-PyInstaller collects the files (bundle.spec, contents.py). Icons are drawn before it runs; after it,
+It is for this system or, on Linux, for Windows: PyInstaller then runs under Wine. PyInstaller collects the files (bundle.spec, contents.py). Icons are drawn before it runs; after it,
 libraries are stripped and desktop files added. The new bundle replaces the last one only when every
 step has succeeded.
 """
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import contents
@@ -20,6 +21,8 @@ import native
 from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
 from linux import metainfo
 from release_notes import version
+from windows import files as windows_files
+from windows import wine
 
 FOLDER = ROOT / "build" / "bundle"
 WORK = ROOT / "build" / "bundle-work"
@@ -27,16 +30,21 @@ NAME = "Tokonoma"
 _HERE = ROOT / "packaging"
 _SPEC = _HERE / "bundle.spec"
 _NEEDED_BYTES = 3_000_000_000
+_WINE_SECONDS = 60 * 60
 _EXECUTABLE = ("tokonoma", "install.sh", "torch_shm_manager")
 _ICON_SIZES = (16, 24, 32, 48, 64, 128, 256, 512)
 
 
-def build(folder: Path = FOLDER) -> Path:
-    """Build the bundle as `folder`/Tokonoma; returns the program in it. Raises Trouble."""
-    check_platform()
+def build(folder: Path | None = None, system: str = sys.platform) -> Path:
+    """Build the bundle of a system as `folder`/Tokonoma; returns the program in it. Raises Trouble.
+
+    `system` is this one as in sys.platform, or win32 on Linux.
+    """
+    folder = folder or folder_of(system)
+    check_platform(system)
     _check_tools()
     starter = fetch.ensure(fetch.starter())
-    kernels = native.ensure()
+    kernels = native.ensure() if system == sys.platform else wine.add_kernels()
     if kernels is None:
         raise Trouble("A bundle without native kernels would be slow; mend the above first.")
     with locked(ROOT / "build" / "bundle.lock"):
@@ -45,42 +53,55 @@ def build(folder: Path = FOLDER) -> Path:
         inner.mkdir(parents=True)
         _check_space(folder)
         say("Drawing the icons…")
-        drawing = {"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
-        _python("draw the icons", str(_HERE / "icon_files.py"), str(inner), **drawing)
+        draw_icons(inner)
         say("Collecting the app (about a minute)…")
-        files = {"TOKONOMA_STARTER": str(starter), "TOKONOMA_KERNELS": str(kernels)}
-        _python("collect the app", *_pyinstaller(), **files)
-        made = WORK / "dist" / (f"{NAME}.app" if sys.platform == "darwin" else NAME)
-        if sys.platform == "linux":
+        files = {"TOKONOMA_STARTER": starter, "TOKONOMA_KERNELS": kernels}
+        if system == sys.platform:
+            _python("collect the app", *_pyinstaller(str), **_texts(files, str))
+        else:
+            _collect_under_wine(files)
+        made = WORK / "dist" / _folder_name(system)
+        if system == "linux":
             say("Stripping the largest libraries…")
             _strip(made)
             clear_run_paths(made)
             add_linux_files(made, inner)
             _set_modes(made)
-        elif sys.platform == "win32":
-            for file in sorted((_HERE / "windows").glob("*.ps1")):
-                shutil.copy(file, made)
+        elif system == "win32":
+            windows_files.add_files(made)
         final = folder / made.name
         _replace(made, final)
         shutil.rmtree(WORK, ignore_errors=True)
-    return program(final)
+    return program(final, system)
 
 
-def program(bundle: Path) -> Path:
+def draw_icons(folder: Path) -> None:
+    """Write the icon files of all systems into a folder. Raises Trouble."""
+    drawing = {"PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
+    _python("draw the icons", str(_HERE / "icon_files.py"), str(folder), **drawing)
+
+
+def folder_of(system: str) -> Path:
+    """The folder where a system's bundle is built by default."""
+    return FOLDER if system == sys.platform else FOLDER.with_name(f"bundle-{system}")
+
+
+def program(bundle: Path, system: str = sys.platform) -> Path:
     """The executable of a bundle."""
-    if sys.platform == "darwin":
+    if system == "darwin":
         return bundle / "Contents" / "MacOS" / NAME
-    return bundle / (f"{NAME}.exe" if sys.platform == "win32" else "tokonoma")
+    return bundle / (f"{NAME}.exe" if system == "win32" else "tokonoma")
 
 
 def root(program: Path) -> Path:
     """The bundle that contains an executable."""
-    return program.parents[2] if sys.platform == "darwin" else program.parent
+    return program.parents[2] if program.parent.name == "MacOS" else program.parent
 
 
-def built(folder: Path = FOLDER) -> Path:
+def built(folder: Path | None = None, system: str = sys.platform) -> Path:
     """The executable of the bundle in `folder`. Raises Trouble when there is none."""
-    found = program(folder / (f"{NAME}.app" if sys.platform == "darwin" else NAME))
+    folder = folder or folder_of(system)
+    found = program(folder / _folder_name(system), system)
     if not found.is_file():
         raise Trouble(
             f"There is no bundle in {folder}. Run `python3 packaging/dev.py bundle` first."
@@ -132,15 +153,36 @@ def _check_space(folder: Path) -> None:
             )
 
 
-def _pyinstaller() -> tuple[str, ...]:
-    places = ("--distpath", str(WORK / "dist"), "--workpath", str(WORK))
-    return ("-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", *places, str(_SPEC))
+def _folder_name(system: str) -> str:
+    return f"{NAME}.app" if system == "darwin" else NAME
+
+
+def _pyinstaller(name: Callable[[Path], str]) -> tuple[str, ...]:
+    """PyInstaller's command line; `name` writes a path as its system does."""
+    places = ("--distpath", name(WORK / "dist"), "--workpath", name(WORK))
+    return ("-m", "PyInstaller", "--noconfirm", "--log-level", "WARN", *places, name(_SPEC))
+
+
+def _texts(files: Mapping[str, Path], name: Callable[[Path], str]) -> dict[str, str]:
+    """Settings of the spec, with the same hash seed and dates for the same archives."""
+    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "1", "TOKONOMA_VERSION": version()}
+    return fixed | {key: name(path) for key, path in files.items()}
+
+
+def _collect_under_wine(files: Mapping[str, Path]) -> None:
+    """Run PyInstaller with Windows' Python. Raises Trouble."""
+    made = wine.prefix()
+    try:
+        settings = _texts(files, wine.seen)
+        status = made.run(wine.PYTHON, *_pyinstaller(wine.seen), limit=_WINE_SECONDS, **settings)
+    finally:
+        made.stop()
+    if status != 0:
+        raise Trouble("Could not collect the app for Windows, as above.")
 
 
 def _python(doing: str, *command: str, **settings: str) -> None:
     """Run .venv's interpreter without output; raises Trouble with its last lines when it fails."""
-    # The same hash seed and dates give the same archives from the same sources.
-    fixed = {"PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "1", "TOKONOMA_VERSION": version()}
     ran = subprocess.run(
         [venv_python(), *command],
         cwd=ROOT,
@@ -148,7 +190,7 @@ def _python(doing: str, *command: str, **settings: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=child_environment(**fixed, **settings),
+        env=child_environment(**settings),
         check=False,
     )
     if ran.returncode != 0:

@@ -39,7 +39,7 @@ import window_texts
 from environment import ROOT, Trouble, child_environment, say, venv_python
 from linux import trial
 from macos import kernels as macos_kernels
-from windows import wine
+from windows import setup_trial, wine
 
 QUESTION = "Write one sentence about a small tree in a quiet room."
 TEST_LIMIT = 80 * 60  # seconds; a longer run is taken to hang
@@ -168,7 +168,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     wheel.add_argument("--out", type=Path, default=wheels.FOLDER, help="folder to write")
     packing = add("package", make_packages, "Make installers and archives of the bundle.")
     packing.add_argument(
-        "formats", nargs="*", help=f"default: all of {', '.join(packages.offered()) or 'none'}"
+        "formats",
+        nargs="*",
+        help=f"default: all of {', '.join(packages.offered()) or 'none'}; on Linux also exe, zip",
     )
     packing.add_argument(
         "--out",
@@ -370,11 +372,16 @@ def make_packages(options: argparse.Namespace) -> int:
     """Make packages of a new bundle, or of the one in `--bundle`."""
     if options.bundle is None:
         _set_up()
-    folder = options.bundle.absolute() if options.bundle else bundle.FOLDER
-    program = bundle.built(folder) if options.bundle else bundle.build()
-    files = packages.make(options.formats, program, options.out.absolute())
-    if options.roots is not None:
-        trial.main(files, options.roots.absolute(), options.out.absolute())
+    for system, names in packages.by_system(options.formats).items():
+        program = (
+            bundle.built(options.bundle.absolute(), system)
+            if options.bundle
+            else bundle.build(system=system)
+        )
+        made = packages.make(names, program, options.out.absolute())
+        if options.roots is not None:
+            tries = setup_trial.main if system == "win32" else trial.main
+            tries(made, options.roots.absolute(), options.out.absolute())
     return 0
 
 

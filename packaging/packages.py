@@ -1,6 +1,7 @@
 """Packages: installers and archives made from the bundle, one function for each format.
 
-`FORMATS` is the list; a format is made on the system whose bundle it contains.
+`FORMATS` is the list; a format is made on the system whose bundle it contains, and those of Windows
+also on Linux.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import bundle
 from environment import ROOT, Trouble, say
 from linux import archive, deb, rpm
+from windows import setup
 
 FOLDER = ROOT / "build" / "packages"
 
@@ -40,11 +42,18 @@ FORMATS = {
         "any Linux, without an administrator",
         (("tar", "tar"), ("xz", "xz-utils")),
     ),
+    "exe": Format(
+        setup.make_exe,
+        "win32",
+        "Windows 10 and 11, without an administrator",
+        (("makensis", "nsis"),),
+    ),
+    "zip": Format(setup.make_zip, "win32", "Windows 10 and 11, without an installation"),
 }
 
 
 def offered(system: str = sys.platform) -> list[str]:
-    """The formats that can be made on a system."""
+    """The formats that contain the bundle of a system."""
     return [name for name, each in FORMATS.items() if each.system == system]
 
 
@@ -53,18 +62,30 @@ def of_file(file: Path) -> Format:
     return next(each for ending, each in FORMATS.items() if file.name.endswith(f".{ending}"))
 
 
-def make(names: Sequence[str], program: Path, out: Path = FOLDER) -> list[Path]:
-    """Make packages of a bundle, by its program; all formats of this system if none is named.
+def by_system(names: Sequence[str], here: str = sys.platform) -> dict[str, list[str]]:
+    """Formats to make on this system, by that of their bundle; its own if none is named.
 
-    Raises Trouble for an unknown format, a missing tool, or a failed step.
+    Raises Trouble for one that is unknown or cannot be made here.
     """
-    known = offered()
-    chosen = list(names) or known
+    systems = {here, "win32"} if here == "linux" else {here}
+    known = [name for name, each in FORMATS.items() if each.system in systems]
+    chosen = list(names) or offered(here)
     for name in chosen:
         if name not in known:
             raise Trouble(
                 f"There is no package format {name!r} here; there are {', '.join(known) or 'none'}."
             )
+    found = dict.fromkeys(FORMATS[name].system for name in chosen)
+    return {system: [name for name in chosen if FORMATS[name].system == system] for system in found}
+
+
+def make(names: Sequence[str], program: Path, out: Path = FOLDER) -> list[Path]:
+    """Make packages of a bundle, by its program; all formats of this system if none is named.
+
+    Raises Trouble for an unknown format, a missing tool, or a failed step.
+    """
+    chosen = [name for each in by_system(names).values() for name in each]
+    for name in chosen:
         for tool, package in FORMATS[name].tools:
             if shutil.which(tool) is None:
                 raise Trouble(

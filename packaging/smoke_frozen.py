@@ -170,9 +170,17 @@ def last_model(home: Path) -> str:
     return ""
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
-    """Wait until the condition is true. Raises Trouble when the app exits first, or on time-out."""
-    deadline = time.monotonic() + _STEP_TIMEOUT_SECONDS
+def wait_for(
+    condition: Callable[[], bool],
+    process: subprocess.Popen[bytes],
+    name: str,
+    limit: float = _STEP_TIMEOUT_SECONDS,
+) -> None:
+    """Wait until the condition is true. Raises Trouble when the app exits first, or on time-out.
+
+    `limit` is in seconds.
+    """
+    deadline = time.monotonic() + limit
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
             raise Trouble(f"The bundle was started, but {name} never appeared.")

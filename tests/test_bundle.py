@@ -27,8 +27,11 @@ import licences
 import smoke_frozen
 import start
 import tiny
+import version_resource
+from engine.loading.library import PORTABLE
 from environment import Trouble
 from linux import clean_root
+from windows import files as windows_files
 
 pytestmark = pytest.mark.sweep
 
@@ -376,9 +379,8 @@ def test_desktop_entry_and_mime_type_agree() -> None:
 
 def test_open_with_offers_the_same_documents_as_on_windows() -> None:
     offered = set(_entry(PACKAGING / "linux" / "tokonoma.desktop")["MimeType"].split(";"))
-    listed = (PACKAGING / "windows" / "installer.iss").read_text(encoding="utf-8")
-    endings = set(re.findall(r'SupportedTypes".*ValueName: "(\.\w+)"', listed))
-    assert len(endings) > 20
+    endings = windows_files.documents()
+    assert len(set(endings)) == len(endings) > 20
     known = QMimeDatabase()
     for ending in endings:
         kind = known.mimeTypeForFile(f"x{ending}", QMimeDatabase.MatchMode.MatchExtension)
@@ -448,14 +450,42 @@ def test_installing_does_not_replace_another_program_of_the_same_name(tmp_path: 
 
 
 def test_windows_files_register_the_same_type() -> None:
-    installer = (PACKAGING / "windows" / "installer.iss").read_text(encoding="utf-8")
+    installer = (PACKAGING / "windows" / "installer.nsi").read_text(encoding="utf-8")
     script = (PACKAGING / "windows" / "register.ps1").read_text(encoding="utf-8")
     for text in (installer, script):
         assert "Tokonoma.gguf" in text
         assert r".gguf\OpenWithProgids" in text
         assert r"shell\open\command" in text
-        assert r"Applications\Tokonoma.exe\SupportedTypes" in text
-        assert {".pdf", ".docx", ".md"} <= set(re.findall(r"\.[a-z]+", text))
+        assert r"Applications\Tokonoma.exe" in text
+        assert r"\SupportedTypes" in text
+
+
+def test_files_of_a_bundle_for_windows(tmp_path: Path) -> None:
+    windows_files.add_files(tmp_path)
+    script = (tmp_path / "register.ps1").read_bytes().decode()
+    assert {".pdf", ".docx", ".md"} <= set(re.findall(r"\.[a-z]+", script))
+    assert "@DOCUMENTS@" not in script
+    assert (tmp_path / "LICENSE.txt").is_file()
+    readme = (tmp_path / "README.txt").read_bytes().decode()
+    assert PORTABLE in readme
+    assert readme.count("\r\n") == readme.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"), [("0.2.0", "(0, 2, 0, 0)"), ("1.2.3rc4", "(1, 2, 3, 4)")]
+)
+def test_version_resource_is_what_pyinstaller_reads(version: str, numbers: str) -> None:
+    text = version_resource.text(version)
+    assert f"filevers={numbers}" in text
+    names = ("VSVersionInfo", "FixedFileInfo", "StringFileInfo", "StringTable", "StringStruct")
+    made: dict[str, str] = {}
+
+    def note(name: str, value: str) -> None:
+        made[name] = value
+
+    known = dict.fromkeys((*names, "VarFileInfo", "VarStruct"), lambda *_, **__: None)
+    eval(text, {**known, "StringStruct": note})  # as PyInstaller does
+    assert made["ProductVersion"] == version
 
 
 def test_ico_and_icns_containers_have_the_right_headers() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import xml.etree.ElementTree as ET
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,12 @@ import dev
 import packages
 import release_notes
 from app.__main__ import _parser
+from engine.loading.library import PORTABLE
 from environment import Trouble
 from linux import clean_root, deb, metainfo, rpm, tree
 from release_notes import Release
+from windows import files as windows_files
+from windows import setup
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="packages of Linux")
 ROOT = Path(__file__).parent.parent
@@ -252,3 +256,49 @@ def test_the_bundles_own_needs_have_packages() -> None:
         pytest.skip("needs the native kernels")
     assert set(tree.debian_packages(tree.libraries(library))) <= {*clean_root.DESKTOP, "libgcc-s1"}
     assert os.sep not in "".join(tree.libraries(library))
+
+
+# --- Windows -------------------------------------------------------------------------------------
+
+
+def test_formats_of_windows_are_made_on_linux_when_named() -> None:
+    assert packages.by_system((), "linux") == {"linux": ["deb", "rpm", "tar.xz"]}
+    assert packages.by_system(("zip", "deb", "exe"), "linux") == {
+        "win32": ["zip", "exe"],
+        "linux": ["deb"],
+    }
+    assert packages.by_system((), "win32") == {"win32": ["exe", "zip"]}
+    with pytest.raises(Trouble, match=r"'deb'.*exe, zip"):
+        packages.by_system(("deb",), "win32")
+
+
+def test_zip_of_windows_has_the_folder_that_makes_it_portable(tmp_path: Path) -> None:
+    folder = tmp_path / "Tokonoma"
+    (folder / "_internal").mkdir(parents=True)
+    (folder / "Tokonoma.exe").write_bytes(b"program")
+    (folder / "_internal" / "a.dll").write_bytes(b"library" * 1000)
+    first = setup.make_zip(folder, tmp_path)
+    bytes_ = first.read_bytes()
+    os.utime(folder / "Tokonoma.exe", (1e9, 1e9))
+    assert setup.make_zip(folder, tmp_path).read_bytes() == bytes_
+    with zipfile.ZipFile(first) as packed:
+        packed.extractall(tmp_path / "unpacked")
+    unpacked = tmp_path / "unpacked" / f"Tokonoma-{VERSION}"
+    assert (unpacked / PORTABLE).is_dir()
+    assert (unpacked / "_internal" / "a.dll").read_bytes() == b"library" * 1000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("makensis") is None, reason="needs NSIS")
+def test_installer_of_windows_compiles_without_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "Tokonoma"
+    (folder / "_internal").mkdir(parents=True)
+    (folder / "Tokonoma.exe").write_bytes(b"program")
+    windows_files.add_files(folder)
+    made = setup.make_exe(folder, tmp_path, "1.2.3", "SetCompress off")
+    assert made.name == "Tokonoma-1.2.3-windows-x86_64-setup.exe"
+    assert made.read_bytes().startswith(b"MZ")
+    (folder / "_internal").rmdir()
+    shutil.rmtree(folder)
+    with pytest.raises(Trouble, match="makensis"):
+        setup.make_exe(folder, tmp_path)

@@ -9,7 +9,7 @@ $program = Join-Path $PSScriptRoot 'Tokonoma.exe'
 $classes = 'HKCU:\Software\Classes'
 $kind = 'Tokonoma.gguf'
 # Documents that "Open with" offers it for; it opens none of them by default.
-$documents = -split '.pdf .docx .odt .rtf .pptx .odp .xlsx .ods .epub .txt .md .csv .tsv .json .log .html .htm .mhtml .eml .ipynb .srt .vtt'
+$documents = -split '@DOCUMENTS@'
 $shortcut = Join-Path ([Environment]::GetFolderPath('Programs')) 'Tokonoma.lnk'
 
 function Set-Default($path, $value) {

@@ -82,14 +82,7 @@ class Prefix:
         Its output goes through a pipe, since Wine gives a file of Linux no valid handle; and Wine's
         own programs, which live on, hold that pipe open, so it is not read to its end.
         """
-        process = subprocess.Popen(
-            ["wine", *command],
-            cwd=folder,
-            env=self._environment(**settings),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        process = self.start(*command, folder=folder, **settings)
         reader = threading.Thread(target=_copy, args=(process,), daemon=True)
         reader.start()
         try:
@@ -104,6 +97,22 @@ class Prefix:
                 process.kill()
         reader.join(_DRAIN_SECONDS)
         return status
+
+    def start(
+        self, *command: str, before: Sequence[str] = (), folder: Path = ROOT, **settings: str
+    ) -> subprocess.Popen[bytes]:
+        """Start a Windows program, whose output goes to a pipe.
+
+        `before` is put before the command line.
+        """
+        return subprocess.Popen(
+            [*before, "wine", *command],
+            cwd=folder,
+            env=self._environment(**settings),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def stop(self) -> None:
         """End all programs of this prefix."""
@@ -187,9 +196,6 @@ def prefix() -> Prefix:
                 f"The Windows prefix needs {_NEEDED_BYTES / 1e9:.0f} GB on the disk of {folder}, "
                 f"and {free / 1e9:.1f} GB is free. Free some space and run the command again."
             )
-        made.stop()
-        shutil.rmtree(made.folder, ignore_errors=True)
-        (made.folder / "home").mkdir(parents=True)
         _make(made)
         stamp.write_text(wanted, encoding="ascii")
     return made
@@ -210,6 +216,11 @@ def add_kernels() -> Path:
     LIBRARIES.mkdir(exist_ok=True)
     shutil.copy(made, LIBRARIES)
     return LIBRARIES / made.name
+
+
+def seen(path: Path) -> str:
+    """A path of this system as a program of the prefix names it."""
+    return f"Z:{path.absolute()}".replace("/", "\\")
 
 
 def wheel_tags() -> list[str]:
@@ -255,20 +266,17 @@ def _wines() -> Path:
     raise Trouble("Wine's 64-bit DLLs are missing: `sudo apt install wine64`.")
 
 
-def _make(made: Prefix) -> None:
-    """Make an empty prefix and install Python, the packages and the shims in it."""
-    say("Making the Windows prefix (250 MB of packages, once)…")
+def make_bare(made: Prefix) -> None:
+    """Make an empty prefix, and the shims in it. Raises Trouble."""
+    _check_tools()
+    made.stop()
+    shutil.rmtree(made.folder, ignore_errors=True)
+    (made.folder / "home").mkdir(parents=True)
     system32 = made.drive / "windows" / "system32"
     if made.run("wineboot", "-i", WINEDLLOVERRIDES="mscoree,mshtml=") or not system32.is_dir():
         raise Trouble(f"Wine could not make a prefix in {made.folder}.")
     made.stop()
     environment.ensure(compiler=True)
-    with tempfile.TemporaryDirectory(prefix="tokonoma-") as work:
-        _unpack_python(Path(work), made.drive / "python")
-    target = made.drive / "python" / "Lib" / "site-packages"
-    options = ("--no-deps", "--require-hashes", "--no-compile", "--target", str(target))
-    pip = (str(venv_python()), "-m", "pip", "install", "-q")
-    _quietly(*pip, *options, *wheel_tags(), "-r", str(WHEELS))
     try:
         shims.make((str(venv_python()), "-m", "ziglang"), _wines(), system32)
     except subprocess.CalledProcessError as error:
@@ -277,6 +285,18 @@ def _make(made: Prefix) -> None:
     settings.write_text(_REGISTRY, encoding="ascii")
     made.run("regedit", "/S", "settings.reg", folder=made.folder)
     made.stop()
+
+
+def _make(made: Prefix) -> None:
+    """Make a prefix with Python and the packages."""
+    say("Making the Windows prefix (250 MB of packages, once)…")
+    make_bare(made)
+    with tempfile.TemporaryDirectory(prefix="tokonoma-") as work:
+        _unpack_python(Path(work), made.drive / "python")
+    target = made.drive / "python" / "Lib" / "site-packages"
+    options = ("--no-deps", "--require-hashes", "--no-compile", "--target", str(target))
+    pip = (str(venv_python()), "-m", "pip", "install", "-q")
+    _quietly(*pip, *options, *wheel_tags(), "-r", str(WHEELS))
     if made.run(PYTHON, "-c", "import torch, PySide6.QtCore, tokenizers", limit=600):
         raise Trouble("Python cannot import its packages under Wine, as above.")
     made.stop()
@@ -339,13 +359,12 @@ def _window(made: Prefix) -> Row:
     picture = made.drive / "window.png"
     picture.unlink(missing_ok=True)
     started = time.monotonic()
-    folders = f"Z:{ROOT}".replace("/", "\\")
     status = made.run(
         PYTHON,
         r"tests\drivers\first_window.py",
         r"C:\window.png",
         limit=_LIMIT[False],
-        PYTHONPATH=folders,
+        PYTHONPATH=seen(ROOT),
     )
     passed = status == 0 and picture.is_file()
     if passed:

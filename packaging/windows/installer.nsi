@@ -1,0 +1,181 @@
+; The installer for Windows: for this user, without an administrator. `dev.py package exe` compiles it
+; with VERSION, NUMBERS (four, for Properties), BUNDLE, OUT, KIND and DOCUMENTS (a generated file).
+;
+;   Tokonoma-x.y.z-setup.exe /S /D=C:\folder    installs silently; /D is the last, without quotes
+;   uninstall.exe /S [/REMOVEDATA]              uninstalls silently; keeps data without the option
+; Status: 0 done, 1 cancelled, 2 failed, 3 a folder of others, 4 not enough space, 5 the app is open.
+
+Unicode true
+Target amd64-unicode
+!include MUI2.nsh
+!include LogicLib.nsh
+!include FileFunc.nsh
+!include WinVer.nsh
+!include "${FORMER}"
+
+!define CLASSES "Software\Classes"
+!define TYPE "Tokonoma.gguf"
+!define APPLICATION "${CLASSES}\Applications\Tokonoma.exe"
+!define UNINSTALL "Software\Microsoft\Windows\CurrentVersion\Uninstall\Tokonoma"
+!define CAPABILITIES "Software\Tokonoma\Capabilities"
+!define OPEN '"$INSTDIR\Tokonoma.exe" "%1"'
+
+Name "Tokonoma"
+OutFile "${OUT}"
+RequestExecutionLevel user
+InstallDir "$LOCALAPPDATA\Programs\Tokonoma"
+InstallDirRegKey HKCU "Software\Tokonoma" "Folder"
+ManifestDPIAware true
+ManifestSupportedOS Win10
+XPStyle on
+BrandingText " "
+AllowSkipFiles off
+SetDateSave off ; the same bundle gives the same installer
+
+VIProductVersion "${NUMBERS}"
+VIAddVersionKey "ProductName" "Tokonoma"
+VIAddVersionKey "ProductVersion" "${VERSION}"
+VIAddVersionKey "FileVersion" "${VERSION}"
+VIAddVersionKey "FileDescription" "Tokonoma Setup"
+VIAddVersionKey "LegalCopyright" "Apache License 2.0"
+
+!define MUI_ICON "${ICON}"
+!define MUI_UNICON "${ICON}"
+!define MUI_ABORTWARNING
+!define MUI_FINISHPAGE_RUN "$INSTDIR\Tokonoma.exe"
+!insertmacro MUI_PAGE_LICENSE "${LICENCE}"
+!insertmacro MUI_PAGE_DIRECTORY
+!insertmacro MUI_PAGE_INSTFILES
+!insertmacro MUI_PAGE_FINISH
+!define MUI_COMPONENTSPAGE_NODESC
+!insertmacro MUI_UNPAGE_COMPONENTS
+!insertmacro MUI_UNPAGE_INSTFILES
+!insertmacro MUI_LANGUAGE "English"
+
+!macro FAIL status text
+  SetErrorLevel ${status}
+  MessageBox MB_OK|MB_ICONSTOP "${text}" /SD IDOK
+  Quit
+!macroend
+
+; A program that runs cannot be opened for writing.
+!macro WAIT_UNTIL_CLOSED
+  ${DoWhile} ${FileExists} "$INSTDIR\Tokonoma.exe"
+    ClearErrors
+    FileOpen $0 "$INSTDIR\Tokonoma.exe" a
+    ${IfNot} ${Errors}
+      FileClose $0
+      ${ExitDo}
+    ${EndIf}
+    MessageBox MB_RETRYCANCEL|MB_ICONEXCLAMATION \
+      "Tokonoma is open. Quit it, also in the notification area, then choose Retry." /SD IDCANCEL IDRETRY +3
+    SetErrorLevel 5
+    Quit
+  ${Loop}
+!macroend
+
+Function .onInit
+  ${IfNot} ${AtLeastWin10}
+    !insertmacro FAIL 2 "Tokonoma needs Windows 10 or newer."
+  ${EndIf}
+FunctionEnd
+
+Function .onInstFailed
+  !insertmacro RestoreFormer
+FunctionEnd
+
+Section "Tokonoma"
+  !insertmacro WAIT_UNTIL_CLOSED
+  ${IfNot} ${FileExists} "$INSTDIR\Tokonoma.exe"
+  ${AndIf} ${FileExists} "$INSTDIR\_internal\*.*"
+    !insertmacro FAIL 3 "$INSTDIR has files of another program. Choose another folder."
+  ${EndIf}
+  CreateDirectory "$INSTDIR"
+  ${GetRoot} "$INSTDIR" $0
+  ${DriveSpace} "$0\" "/D=F /S=M" $1
+  SectionGetSize 0 $2
+  IntOp $2 $2 / 1024
+  ${If} $1 < $2
+    !insertmacro FAIL 4 "$0 has $1 MB free, and Tokonoma needs $2 MB. Free some space."
+  ${EndIf}
+
+  SetOutPath "$INSTDIR"
+  !insertmacro KeepFormer
+  File /r /x register.ps1 /x uninstall.exe "${BUNDLE}/*"
+  WriteUninstaller "$INSTDIR\uninstall.exe"
+  CreateShortcut "$SMPROGRAMS\Tokonoma.lnk" "$INSTDIR\Tokonoma.exe"
+
+  WriteRegStr HKCU "Software\Tokonoma" "Folder" "$INSTDIR"
+  WriteRegStr HKCU "${CLASSES}\${TYPE}" "" "Language model"
+  WriteRegStr HKCU "${CLASSES}\${TYPE}\DefaultIcon" "" '"$INSTDIR\Tokonoma.exe",0'
+  WriteRegStr HKCU "${CLASSES}\${TYPE}\shell\open\command" "" '${OPEN}'
+  WriteRegStr HKCU "${CLASSES}\.gguf\OpenWithProgids" "${TYPE}" ""
+  ReadRegStr $0 HKCR ".gguf" ""
+  ${If} $0 == "" ; another program that opens them stays the one that does
+    WriteRegStr HKCU "${CLASSES}\.gguf" "" "${TYPE}"
+  ${EndIf}
+  WriteRegStr HKCU "${APPLICATION}\shell\open\command" "" '${OPEN}'
+  WriteRegStr HKCU "${APPLICATION}" "FriendlyAppName" "Tokonoma"
+  !define DOCUMENT `WriteRegStr HKCU "${APPLICATION}\SupportedTypes"`
+  !include "${DOCUMENTS}"
+  WriteRegStr HKCU "${CAPABILITIES}" "ApplicationName" "Tokonoma"
+  WriteRegStr HKCU "${CAPABILITIES}" "ApplicationDescription" \
+    "Talk with a language model that runs on this computer"
+  WriteRegStr HKCU "${CAPABILITIES}\FileAssociations" ".gguf" "${TYPE}"
+  WriteRegStr HKCU "Software\RegisteredApplications" "Tokonoma" "${CAPABILITIES}"
+
+  WriteRegStr HKCU "${UNINSTALL}" "DisplayName" "Tokonoma"
+  WriteRegStr HKCU "${UNINSTALL}" "DisplayVersion" "${VERSION}"
+  WriteRegStr HKCU "${UNINSTALL}" "DisplayIcon" '"$INSTDIR\Tokonoma.exe",0'
+  WriteRegStr HKCU "${UNINSTALL}" "Publisher" "Tokonoma"
+  WriteRegStr HKCU "${UNINSTALL}" "InstallLocation" "$INSTDIR"
+  WriteRegStr HKCU "${UNINSTALL}" "UninstallString" '"$INSTDIR\uninstall.exe"'
+  WriteRegStr HKCU "${UNINSTALL}" "QuietUninstallString" '"$INSTDIR\uninstall.exe" /S'
+  SectionGetSize 0 $0
+  WriteRegDWORD HKCU "${UNINSTALL}" "EstimatedSize" $0
+  WriteRegDWORD HKCU "${UNINSTALL}" "NoModify" 1
+  WriteRegDWORD HKCU "${UNINSTALL}" "NoRepair" 1
+  ${RefreshShellIcons}
+SectionEnd
+
+Function un.onInit
+  ${GetParameters} $0
+  ClearErrors
+  ${GetOptions} $0 "/REMOVEDATA" $1
+  ${IfNot} ${Errors}
+    SectionSetFlags 1 ${SF_SELECTED}
+  ${EndIf}
+FunctionEnd
+
+Section "un.Tokonoma"
+  SectionIn RO
+  !insertmacro WAIT_UNTIL_CLOSED
+  ; Only what the installer put there: other files in the folder stay.
+  Delete "$INSTDIR\Tokonoma.exe"
+  Delete "$INSTDIR\README.txt"
+  Delete "$INSTDIR\LICENSE.txt"
+  Delete "$INSTDIR\uninstall.exe"
+  RMDir /r "$INSTDIR\_internal"
+  RMDir /r "$INSTDIR\_internal.deleted"
+  RMDir /r "$INSTDIR\former"
+  RMDir "$INSTDIR"
+  Delete "$SMPROGRAMS\Tokonoma.lnk"
+
+  ReadRegStr $0 HKCU "${CLASSES}\.gguf" ""
+  ${If} $0 == "${TYPE}"
+    DeleteRegValue HKCU "${CLASSES}\.gguf" ""
+  ${EndIf}
+  DeleteRegValue HKCU "${CLASSES}\.gguf\OpenWithProgids" "${TYPE}"
+  DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf\OpenWithProgids"
+  DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf"
+  DeleteRegKey HKCU "${CLASSES}\${TYPE}"
+  DeleteRegKey HKCU "${APPLICATION}"
+  DeleteRegValue HKCU "Software\RegisteredApplications" "Tokonoma"
+  DeleteRegKey HKCU "Software\Tokonoma"
+  DeleteRegKey HKCU "${UNINSTALL}"
+  ${RefreshShellIcons}
+SectionEnd
+
+Section /o "un.Conversations, models and settings"
+  RMDir /r "$LOCALAPPDATA\Tokonoma"
+SectionEnd

@@ -1,0 +1,180 @@
+"""Tries the installer for Windows under Wine: install, start, ask, upgrade, uninstall.
+
+The prefix is an empty one, without Python. Connections that leave this machine, and files that are
+written outside the user's profile, fail the trial.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import smoke_frozen
+from environment import Trouble, say
+from linux import clean_root, tree
+from release_notes import version
+from windows import setup
+from windows.wine import Prefix, make_bare
+
+_NEXT = "99.0.0"  # the version to upgrade to
+_KEYS = (
+    r"HKCU\Software\Microsoft\Windows\CurrentVersion\Uninstall\Tokonoma",
+    r"HKCU\Software\Classes\Tokonoma.gguf\shell\open\command",
+    r"HKCU\Software\Classes\Applications\Tokonoma.exe\SupportedTypes",
+    r"HKCU\Software\Tokonoma\Capabilities",
+)
+_KEPT = "conversations.sqlite"
+_LIMIT = 900  # seconds for one run: of libraries that Wine reads for the first time
+_WINE_FILES = ("windows/temp/", "ProgramData/")  # which Wine itself writes
+
+
+def main(files: list[Path], cache: Path, pictures: Path | None = None) -> list[str]:
+    """Try an installer among the packages; returns what was done. Raises Trouble.
+
+    `cache` keeps the prefix; `pictures` gets a picture of the window.
+    """
+    done: list[str] = []
+    for file in files:
+        if file.suffix == ".exe":
+            prefix = Prefix(cache / "windows-trial")
+            make_bare(prefix)
+            try:
+                with smoke_frozen.xvfb() as display:
+                    _Trial(prefix, display, done).run(file, pictures)
+            finally:
+                prefix.stop()
+    return done
+
+
+class _Trial:
+    """The steps, in one prefix and on one display."""
+
+    def __init__(self, prefix: Prefix, display: str, done: list[str]) -> None:
+        self.prefix, self._done = prefix, done
+        self._settings = {"DISPLAY": display, "QT_QPA_PLATFORM": "windows"}
+        users = prefix.drive / "users"
+        (home,) = (path for path in users.iterdir() if path.name != "Public")
+        self._local = home / "AppData" / "Local"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the installation."""
+        return self._local / "Programs" / "Tokonoma"
+
+    def run(self, file: Path, pictures: Path | None) -> None:
+        """Install, start, ask, upgrade, uninstall twice."""
+        before = self._outside()
+        self._install(file, version())
+        self._say(f"{file.name}: installed, with shortcut, file type and entry in Settings.")
+        self._say(f"{file.name}: {self._smoke()}")
+        self._session(pictures and pictures / "windows.png", refuse=file)
+        self._say(f"{file.name}: opened, refused an upgrade while open, and closed.")
+        with tempfile.TemporaryDirectory(dir=file.parent) as work:
+            newer = setup.make_exe(self.folder, Path(work), _NEXT, "SetCompress off")
+            self._install(newer, _NEXT)
+            if not (self.folder / "former" / "Tokonoma.exe").is_file():
+                raise Trouble("The upgrade did not keep the version before.")
+            self._session(pictures and pictures / "windows-upgraded.png")
+            self._say(f"{file.name}: upgraded to {_NEXT}, and opened with the same data.")
+            self._uninstall()
+            if not self._data():
+                raise Trouble("Uninstalling took the user's data with it.")
+            self._say(f"{file.name}: uninstalled; the data stays.")
+            self._install(newer, _NEXT)
+            self._uninstall("/REMOVEDATA")
+        if self._data():
+            raise Trouble("Uninstalling with /REMOVEDATA left the user's data.")
+        self._say(f"{file.name}: uninstalled with the data.")
+        if written := self._outside() - before:
+            raise Trouble(f"Files outside the profile were written: {sorted(written)[:9]}.")
+
+    def _say(self, line: str) -> None:
+        say(line)
+        self._done.append(line)
+
+    def _install(self, file: Path, number: str) -> None:
+        if status := self._status(str(file), "/S"):
+            raise Trouble(f"{file.name} ended with status {status}.")
+        for key in _KEYS:
+            if self._status("reg", "query", key):
+                raise Trouble(f"After the installation the registry lacks {key}.")
+        if self._status("reg", "query", _KEYS[0], "/v", "DisplayVersion", "/d", "/f", number):
+            raise Trouble(f"Settings does not show the version {number}.")
+        if not self._shortcuts():
+            raise Trouble("The Start menu has no shortcut.")
+
+    def _uninstall(self, *options: str) -> None:
+        # With _? it does not copy itself to the temporary folder, so that it can be waited for.
+        place = "C:" + str(self.folder).removeprefix(str(self.prefix.drive)).replace("/", "\\")
+        program = rf"{place}\uninstall.exe"
+        if status := self._status(program, "/S", *options, f"_?={place}"):
+            raise Trouble(f"The uninstaller ended with status {status}.")
+        left = [path.name for path in self.folder.glob("*") if path.name != "uninstall.exe"]
+        if left or self._shortcuts() or not self._status("reg", "query", _KEYS[0]):
+            raise Trouble(f"The uninstaller left {left or 'a shortcut or its entry'}.")
+
+    def _smoke(self) -> str:
+        """Ask the included model one question under strace; returns the answer."""
+        with tempfile.TemporaryDirectory() as work:
+            trace = Path(work) / "trace.txt"
+            traced = clean_root.traced(trace)
+            self.prefix.stop()  # the server, which makes connections, is to be traced too
+            program = self.prefix.start(
+                str(self.folder / "Tokonoma.exe"), "--smoke", before=traced, **self._settings
+            )
+            try:
+                text = program.communicate(timeout=_LIMIT)[0].decode("utf-8", "replace")
+            finally:
+                self.prefix.stop()
+                program.kill()
+            if program.returncode != 0:
+                raise Trouble(f"The smoke test ended with status {program.returncode}:\n{text}")
+            sockets = clean_root.sockets(trace.read_text(encoding="utf-8", errors="replace"))
+        if families := clean_root.remote(sockets):
+            raise Trouble(f"It used sockets beyond this machine's own: {', '.join(families)}.")
+        return text.strip()
+
+    def _session(self, picture: Path | None, refuse: Path | None = None) -> None:
+        """Open the window, wait for the model, and close it as Windows does."""
+        settings = self._local / "Tokonoma" / "settings.json"
+        settings.unlink(missing_ok=True)
+        program = self.prefix.start(str(self.folder / "Tokonoma.exe"), **self._settings)
+        try:
+            smoke_frozen.wait_for(
+                lambda: bool(smoke_frozen.last_model(self._local / "Tokonoma")),
+                program,
+                "the model",
+                _LIMIT,
+            )
+            if picture is not None:
+                shown = self._settings["DISPLAY"]
+                tree.run("import", "-window", "root", "-display", shown, picture)
+            if refuse is not None and self._status(str(refuse), "/S") != 5:
+                raise Trouble("The installer replaced a version that was open.")
+            self._status("taskkill", "/IM", "Tokonoma.exe")
+            status = program.wait(120)
+        finally:
+            if program.poll() is None:
+                self.prefix.stop()
+                program.kill()
+        if status != 0:
+            raise Trouble(f"After its window was closed the app exited with status {status}.")
+
+    def _status(self, *command: str) -> int:
+        return self.prefix.run(*command, limit=_LIMIT, **self._settings)
+
+    def _shortcuts(self) -> list[Path]:
+        return list((self.prefix.drive / "users").rglob("Programs/Tokonoma.lnk"))
+
+    def _data(self) -> bool:
+        return any((self._local / "Tokonoma").rglob(_KEPT))
+
+    def _outside(self) -> set[tuple[str, int, int]]:
+        """The files of the drive outside the users' profiles: path, size and time."""
+        found: set[tuple[str, int, int]] = set()
+        for path in self.prefix.drive.rglob("*"):
+            name = path.relative_to(self.prefix.drive).as_posix()
+            if not name.startswith(("users/", *_WINE_FILES)) and path.is_file():
+                facts = path.stat()
+                found.add((name, facts.st_size, facts.st_mtime_ns))
+        return found
