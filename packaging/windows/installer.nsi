@@ -74,6 +74,14 @@ VIAddVersionKey "LegalCopyright" "Apache License 2.0"
   ${Loop}
 !macroend
 
+; Deletes a type of file unless another copy of the app, such as a portable one, has it now.
+!macro DELETE_OWN key
+  ReadRegStr $0 HKCU "${key}\shell\open\command" ""
+  ${If} $0 == '${OPEN}'
+    DeleteRegKey HKCU "${key}"
+  ${EndIf}
+!macroend
+
 Function .onInit
   ${IfNot} ${AtLeastWin10}
     !insertmacro FAIL 2 "Tokonoma needs Windows 10 or newer."
@@ -161,15 +169,18 @@ Section "un.Tokonoma"
   RMDir "$INSTDIR"
   Delete "$SMPROGRAMS\Tokonoma.lnk"
 
-  ReadRegStr $0 HKCU "${CLASSES}\.gguf" ""
-  ${If} $0 == "${TYPE}"
-    DeleteRegValue HKCU "${CLASSES}\.gguf" ""
+  !insertmacro DELETE_OWN "${CLASSES}\${TYPE}"
+  !insertmacro DELETE_OWN "${APPLICATION}"
+  ReadRegStr $1 HKCU "${CLASSES}\${TYPE}\shell\open\command" ""
+  ${If} $1 == "" ; the type is gone
+    ReadRegStr $0 HKCU "${CLASSES}\.gguf" ""
+    ${If} $0 == "${TYPE}"
+      DeleteRegValue HKCU "${CLASSES}\.gguf" ""
+    ${EndIf}
+    DeleteRegValue HKCU "${CLASSES}\.gguf\OpenWithProgids" "${TYPE}"
+    DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf\OpenWithProgids"
+    DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf"
   ${EndIf}
-  DeleteRegValue HKCU "${CLASSES}\.gguf\OpenWithProgids" "${TYPE}"
-  DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf\OpenWithProgids"
-  DeleteRegKey /ifempty HKCU "${CLASSES}\.gguf"
-  DeleteRegKey HKCU "${CLASSES}\${TYPE}"
-  DeleteRegKey HKCU "${APPLICATION}"
   DeleteRegValue HKCU "Software\RegisteredApplications" "Tokonoma"
   DeleteRegKey HKCU "Software\Tokonoma"
   DeleteRegKey HKCU "${UNINSTALL}"
