@@ -171,10 +171,9 @@ def _texts(files: Mapping[str, Path], name: Callable[[Path], str]) -> dict[str, 
 
 def _collect_under_wine(files: Mapping[str, Path]) -> None:
     """Run PyInstaller with Windows' Python. Raises Trouble."""
-    made = wine.prefix()
+    made = wine.Prefix(wine.prefix().folder, _texts(files, wine.seen))
     try:
-        settings = _texts(files, wine.seen)
-        status = made.run(wine.PYTHON, *_pyinstaller(wine.seen), limit=_WINE_SECONDS, **settings)
+        status = made.run(wine.PYTHON, *_pyinstaller(wine.seen), limit=_WINE_SECONDS)
     finally:
         made.stop()
     if status != 0:

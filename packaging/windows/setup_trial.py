@@ -50,8 +50,8 @@ class _Trial:
     """The steps, in one prefix and on one display."""
 
     def __init__(self, prefix: Prefix, display: str, done: list[str]) -> None:
-        self.prefix, self._done = prefix, done
-        self._settings = {"DISPLAY": display, "QT_QPA_PLATFORM": "windows"}
+        settings = {"DISPLAY": display, "QT_QPA_PLATFORM": "windows"}
+        self.prefix, self._done = Prefix(prefix.folder, settings), done
         users = prefix.drive / "users"
         (home,) = (path for path in users.iterdir() if path.name != "Public")
         self._local = home / "AppData" / "Local"
@@ -98,7 +98,9 @@ class _Trial:
         for key in _KEYS:
             if self._status("reg", "query", key):
                 raise Trouble(f"After the installation the registry lacks {key}.")
-        if self._status("reg", "query", _KEYS[0], "/v", "DisplayVersion", "/d", "/f", number):
+        shown: list[str] = []
+        self.prefix.run("reg", "query", _KEYS[0], limit=_LIMIT, sink=shown.append)
+        if f"REG_SZ    {number}\n" not in "".join(shown):
             raise Trouble(f"Settings does not show the version {number}.")
         if not self._shortcuts():
             raise Trouble("The Start menu has no shortcut.")
@@ -119,26 +121,23 @@ class _Trial:
             trace = Path(work) / "trace.txt"
             traced = clean_root.traced(trace)
             self.prefix.stop()  # the server, which makes connections, is to be traced too
-            program = self.prefix.start(
-                str(self.folder / "Tokonoma.exe"), "--smoke", before=traced, **self._settings
+            parts: list[str] = []
+            program = str(self.folder / "Tokonoma.exe")
+            status = self.prefix.run(
+                program, "--smoke", before=traced, limit=_LIMIT, sink=parts.append
             )
-            try:
-                text = program.communicate(timeout=_LIMIT)[0].decode("utf-8", "replace")
-            finally:
-                self.prefix.stop()
-                program.kill()
-            if program.returncode != 0:
-                raise Trouble(f"The smoke test ended with status {program.returncode}:\n{text}")
+            if status != 0:
+                raise Trouble(f"The smoke test ended with status {status}:\n{''.join(parts)}")
             sockets = clean_root.sockets(trace.read_text(encoding="utf-8", errors="replace"))
         if families := clean_root.remote(sockets):
             raise Trouble(f"It used sockets beyond this machine's own: {', '.join(families)}.")
-        return text.strip()
+        return "".join(parts).strip()
 
     def _session(self, picture: Path | None, refuse: Path | None = None) -> None:
         """Open the window, wait for the model, and close it as Windows does."""
         settings = self._local / "Tokonoma" / "settings.json"
         settings.unlink(missing_ok=True)
-        program = self.prefix.start(str(self.folder / "Tokonoma.exe"), **self._settings)
+        program = self.prefix.start(str(self.folder / "Tokonoma.exe"))
         try:
             smoke_frozen.wait_for(
                 lambda: bool(smoke_frozen.last_model(self._local / "Tokonoma")),
@@ -147,7 +146,7 @@ class _Trial:
                 _LIMIT,
             )
             if picture is not None:
-                shown = self._settings["DISPLAY"]
+                shown = self.prefix.settings["DISPLAY"]
                 tree.run("import", "-window", "root", "-display", shown, picture)
             if refuse is not None and self._status(str(refuse), "/S") != 5:
                 raise Trouble("The installer replaced a version that was open.")
@@ -161,7 +160,7 @@ class _Trial:
             raise Trouble(f"After its window was closed the app exited with status {status}.")
 
     def _status(self, *command: str) -> int:
-        return self.prefix.run(*command, limit=_LIMIT, **self._settings)
+        return self.prefix.run(*command, limit=_LIMIT, sink=lambda _: None)
 
     def _shortcuts(self) -> list[Path]:
         return list((self.prefix.drive / "users").rglob("Programs/Tokonoma.lnk"))

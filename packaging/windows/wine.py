@@ -18,8 +18,8 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import environment
@@ -68,6 +68,7 @@ class Prefix:
     """A Windows of Wine's, with Python and the packages."""
 
     folder: Path
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])  # environment of programs
 
     @property
     def drive(self) -> Path:
@@ -75,15 +76,22 @@ class Prefix:
         return self.folder / "drive_c"
 
     def run(
-        self, *command: str, folder: Path = ROOT, limit: float | None = None, **settings: str
+        self,
+        *command: str,
+        before: Sequence[str] = (),
+        folder: Path = ROOT,
+        limit: float | None = None,
+        sink: Callable[[str], object] | None = None,
+        **settings: str,
     ) -> int:
         """Run a Windows program and print its output; returns its status. Raises Trouble.
 
         Its output goes through a pipe, since Wine gives a file of Linux no valid handle; and Wine's
-        own programs, which live on, hold that pipe open, so it is not read to its end.
+        own programs, which live on, hold that pipe open, so it is not read to its end. `sink` gets
+        the output instead; `before` is put before the command line.
         """
-        process = self.start(*command, folder=folder, **settings)
-        reader = threading.Thread(target=_copy, args=(process,), daemon=True)
+        process = self.start(*command, before=before, folder=folder, **settings)
+        reader = threading.Thread(target=_copy, args=(process, sink or _show), daemon=True)
         reader.start()
         try:
             status = process.wait(limit)
@@ -142,6 +150,7 @@ class Prefix:
             "QT_QPA_FONTDIR": _fonts(),  # Qt's offscreen platform has none of its own
             "KERNELS_REQUIRED": "cpu",
             "TOKONOMA_MODELS": r"C:\models",
+            **self.settings,
             **settings,
         }
 
@@ -374,12 +383,16 @@ def _window(made: Prefix) -> Row:
     return Row("window", int(passed), 0, int(not passed), time.monotonic() - started)
 
 
-def _copy(process: subprocess.Popen[bytes]) -> None:
-    """Print a program's output as it comes."""
+def _copy(process: subprocess.Popen[bytes], sink: Callable[[str], object]) -> None:
+    """Pass on a program's output as it comes."""
     assert process.stdout is not None
     while chunk := os.read(process.stdout.fileno(), 1 << 16):
-        sys.stdout.write(chunk.decode("utf-8", errors="replace").replace("\r\n", "\n"))
-        sys.stdout.flush()
+        sink(chunk.decode("utf-8", errors="replace").replace("\r\n", "\n"))
+
+
+def _show(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _quietly(*command: str) -> None:
