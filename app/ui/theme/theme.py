@@ -14,7 +14,7 @@ from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
 from app.system import paths
-from app.ui.theme.palette import CHOICES, Palette, palette_for, qt_palette
+from app.ui.theme.palette import CHOICES, PALETTES, Palette, palette_for, qt_palette
 from app.ui.theme.stylesheet import style_sheet
 
 _log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ class Theme(QObject):
         super().__init__(application)
         self._application = application
         self._choice = choice
+        self._desktop_scheme = application.styleHints().colorScheme()
+        self._request_scheme()
         self.palette = self._current_palette()
         load_fonts()
         application.setStyle("Fusion")
@@ -65,7 +67,19 @@ class Theme(QObject):
     def choose(self, choice: str) -> None:
         """Set the theme setting and apply its palette."""
         self._choice = choice
+        self._request_scheme()
         self._update_palette()
+
+    def _request_scheme(self) -> None:
+        """Have the system draw its part of the window, such as the title bar, as the theme is.
+
+        Windows and macOS do; Qt then returns the requested scheme as that of the desktop.
+        """
+        hints, palette = self._application.styleHints(), PALETTES.get(self._choice)
+        if palette is None:
+            hints.unsetColorScheme()
+        else:
+            hints.setColorScheme(Qt.ColorScheme.Dark if palette.dark else Qt.ColorScheme.Light)
 
     def _update_palette(self) -> None:
         palette = self._current_palette()
@@ -79,9 +93,11 @@ class Theme(QObject):
 
     def _palette_of(self, choice: str) -> Palette:
         hints = self._application.styleHints()
+        if self._choice not in PALETTES:  # no other scheme is requested
+            self._desktop_scheme = hints.colorScheme()
         contrast = hints.accessibility().contrastPreference()
         return palette_for(
-            choice, hints.colorScheme(), contrast is Qt.ContrastPreference.HighContrast
+            choice, self._desktop_scheme, contrast is Qt.ContrastPreference.HighContrast
         )
 
     def _apply(self) -> None:

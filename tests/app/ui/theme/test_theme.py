@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontInfo
+from PySide6.QtGui import QColor, QFont, QFontInfo, QStyleHints
 from PySide6.QtWidgets import QApplication
 
 from app.ui.theme import palette, theme
@@ -79,6 +79,63 @@ def test_choosing_a_theme_repaints_the_application(qapp: QApplication) -> None:
     made.choose("dark")
     assert changes == [DARK]
     assert qapp.palette().window().color().name().upper() == DARK.background
+    made.deleteLater()
+
+
+class Desktop:
+    """A desktop that does what is requested of it, as Windows and macOS do."""
+
+    def __init__(self, scheme: Qt.ColorScheme) -> None:
+        self.scheme = scheme
+        self.requested: Qt.ColorScheme | None = None
+
+    def shown(self) -> Qt.ColorScheme:
+        return self.requested or self.scheme
+
+    def request(self, scheme: Qt.ColorScheme) -> None:
+        self.requested = scheme
+
+    def forget(self) -> None:
+        self.requested = None
+
+
+@pytest.fixture
+def desktop(monkeypatch: pytest.MonkeyPatch) -> Desktop:
+    made = Desktop(Qt.ColorScheme.Light)
+    monkeypatch.setattr(QStyleHints, "colorScheme", made.shown)
+    monkeypatch.setattr(QStyleHints, "setColorScheme", made.request)
+    monkeypatch.setattr(QStyleHints, "unsetColorScheme", made.forget)
+    return made
+
+
+def test_the_title_bar_is_as_the_theme_also_when_the_desktop_is_not(
+    qapp: QApplication, desktop: Desktop
+) -> None:
+    made = Theme(qapp, "dark")
+    assert desktop.requested is Qt.ColorScheme.Dark
+    made.choose("light")
+    assert desktop.requested is Qt.ColorScheme.Light
+    made.choose("high contrast")
+    assert desktop.requested is Qt.ColorScheme.Dark
+    made.choose("system")
+    assert desktop.requested is None
+    made.deleteLater()
+
+
+def test_what_was_requested_is_not_taken_for_the_desktops_scheme(
+    qapp: QApplication, desktop: Desktop
+) -> None:
+    made = Theme(qapp, "dark")
+    assert made.next_choice() == "high contrast"
+    made.choose("high contrast")
+    assert made.next_choice() == "system"  # the desktop is light, whatever was requested
+    made.choose("system")
+    assert made.palette is LIGHT
+    desktop.scheme = Qt.ColorScheme.Dark
+    made.choose("system")
+    assert made.palette is DARK
+    made.choose("light")
+    assert made.next_choice() == "dark"
     made.deleteLater()
 
 
