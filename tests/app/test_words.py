@@ -26,6 +26,7 @@ NO_TEXTS = {
     "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
     "app/chat/retrieval.py": {"no index"},  # technical
     "app/chat/rewritten.py": {"{…} 2.md"},  # file name
+    "app/chat/store_faults.py": {"newer store"},  # a kind of notice
     "app/chat/titles.py": {  # for the model, and of its answers
         "Write a title for this conversation: two to six words that name its topic, in the language "
         "of my first message. Reply with the title only.",
@@ -38,9 +39,12 @@ NO_TEXTS = {
     "app/chat/transfer/values.py": {
         r"(\d{4})-(\d{1,2})-(\d{1,2}) ?@ ?(\d{1,2})h ?(\d{1,2})m(?: ?(\d{1,2})s(?: ?(\d{1,3})ms)?)?",
     },
+    "app/chat/updates.py": {"other version"},  # a kind of notice
     "app/library/better_model.py": {"better model"},  # a kind of notice
+    "app/library/gpu_support.py": {"gpu support", "GPU support"},  # a kind of notice, a thread
     "app/state/faults.py": {"no vocabulary"},  # what a fault is about
     "app/state/read_only.py": {"{…} is read-only: call the method that sets it"},  # a bug
+    "app/ui/menu_bar.py": {"Minimize"},  # a text of Qt's own catalogs
     "app/ui/panel/adapters.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
     "app/ui/blocks/typesetting.py": {  # internal reasons; the formula's source is shown instead
         r'viewBox="(\S+) (\S+) (\S+) (\S+)"',
@@ -55,8 +59,10 @@ NO_TEXTS = {
     "app/ui/export/pdf.py": {"Tokonoma"},
     "app/ui/presets/editor.py": {"{{date}}, {{time}}, {{language}}"},  # names of variables
     "app/ui/presets/page.py": {"{…} (*.json *.JSON *.png *.PNG)"},  # patterns
-    "app/ui/settings/about.py": {"Tokonoma {…}"},  # its name
     "app/ui/settings/shortcuts.py": {"Return", "Enter"},  # names of keys
+    "app/ui/settings/updates.py": {  # names, and commands for a terminal
+        *("Tokonoma {…}", "Windows", "flatpak update", "sudo {…} install {…}"),
+    },
     "app/ui/theme/palette.py": {"high contrast"},  # a value of the settings
     "app/ui/theme/stylesheet.py": {"high contrast"},
     "app/ui/theme/theme.py": {  # names of fonts and of a style
@@ -87,6 +93,7 @@ FROM_TABLES = {
     "app/ui/chat/empty_view.py",
     "app/ui/library/model_settings_card.py",
     "app/ui/library/rows.py",
+    "app/ui/menu_bar.py",
     "app/ui/presets/words.py",
     "app/ui/settings/fields.py",
     "app/ui/settings/row.py",
