@@ -288,6 +288,7 @@ LANGUAGES = sorted(
 # 2.34 (Qt); a Python that was built on a newer system, or its libraries, may ask for more.
 NEWEST_GLIBC = "2.36"
 
+_LIBRARY_FOLDERS = (".", "PySide6/Qt/lib", "PySide6")  # the last on Windows
 _PLUGIN = re.compile(r"^PySide6/(?:Qt/)?plugins/([^/]+)/(?:lib)?([^/]+)\.(?:so|dylib|dll)$")
 _UNWANTED = (
     # Qt's own texts, but those in the languages of the window.
@@ -323,8 +324,9 @@ def is_host_library(name: str) -> bool:
 def is_plain_library(name: str) -> bool:
     """Whether a binary is only a dependency of others: not a plugin, not a Python module."""
     path = PurePosixPath(name)
-    is_module = ".cpython-" in path.name or path.name.startswith("libpython")
-    return path.parent.as_posix() in (".", "PySide6/Qt/lib") and not is_module
+    is_module = ".cpython-" in path.name or path.name.endswith((".abi3.so", ".pyd"))
+    is_python = path.name.startswith(("libpython", "python"))
+    return path.parent.as_posix() in _LIBRARY_FOLDERS and not (is_module or is_python)
 
 
 def oldest_glibc(paths: Iterable[str]) -> str:
@@ -353,17 +355,18 @@ def linked(path: str) -> set[str]:
 def needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
     """The binaries to keep: Python modules and Qt plugins, and their transitive dependencies.
 
-    `needs` returns the file names of the libraries that a binary is linked with.
+    `needs` returns the file names of the libraries that a binary is linked with; they are compared
+    as Windows does, which ignores their case.
     """
     names = list(names)
     by_file: dict[str, list[str]] = {}
     for name in names:
-        by_file.setdefault(PurePosixPath(name).name, []).append(name)
+        by_file.setdefault(PurePosixPath(name).name.lower(), []).append(name)
     waiting = [name for name in names if not is_plain_library(name)]
     kept = set(waiting)
     while waiting:
         for file in needs(waiting.pop()):
-            new = [name for name in by_file.get(file, ()) if name not in kept]
+            new = [name for name in by_file.get(file.lower(), ()) if name not in kept]
             kept.update(new)
             waiting.extend(new)
     return kept

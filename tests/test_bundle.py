@@ -231,6 +231,22 @@ def test_libraries_are_included_only_if_an_included_binary_needs_them() -> None:
     assert dropped == {"PySide6/Qt/lib/libQt6Quick.so.6", "libgtk-3.so.0"}
 
 
+def test_libraries_of_windows_are_found_whatever_their_case() -> None:
+    links = {
+        "PySide6/QtGui.pyd": ["Qt6Gui.dll", "pyside6.abi3.dll", "python3.dll"],
+        "PySide6/pyside6.abi3.dll": [],
+        "PySide6/Qt6Gui.dll": ["VCRUNTIME140.dll", "KERNEL32.dll"],
+        "vcruntime140.dll": [],
+        "PySide6/Qt6Svg.dll": ["Qt6Gui.dll"],
+        "python311.dll": [],  # the program loads it
+        "python3.dll": ["python311.dll"],
+        "PySide6/plugins/platforms/qwindows.dll": ["Qt6Gui.dll"],
+        "torch/lib/torch_cpu.dll": [],
+    }
+    dropped = set(links) - contents.needed(links, links.__getitem__)
+    assert dropped == {"PySide6/Qt6Svg.dll"}
+
+
 @pytest.mark.parametrize(
     ("name", "host"),
     [
