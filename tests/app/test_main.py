@@ -53,6 +53,7 @@ def run_code(code: str, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has a display always")
 def test_missing_display_is_reported(tmp_path: Path) -> None:
     done = run([], tmp_path)
     assert done.returncode == 2
