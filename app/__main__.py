@@ -59,6 +59,7 @@ from app.settings.table import Settings, load
 from app.state.states import States
 from app.system import log, paths, restart
 from app.system.instance import DesktopRequests, Instance
+from app.system.windows_shell import name_program
 from app.ui.language import set_language
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
@@ -147,6 +148,7 @@ def _run(files: Sequence[Path], settings: Settings, *, smoke_test: bool) -> int:
     gpu_support.use(gpu_support_folder())
     if settings.scale != 100:  # Qt reads the variable once, when the application is created
         os.environ.setdefault("QT_SCALE_FACTOR", str(settings.scale / 100))
+    name_program()
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Tokonoma")
     application.setApplicationVersion(__version__)

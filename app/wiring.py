@@ -30,8 +30,10 @@ from app.preferences_wiring import connect_preferences
 from app.settings.table import thinking
 from app.state.attachments import Attachment
 from app.state.chat import Notice
+from app.system.awake import Awake
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
+from app.system.windows_shell import taskbar_button
 from app.transfer_dialogs import connect_transfer, export_all
 from app.ui.comparison.values import default_choices
 from app.ui.file_dialogs import choose_place
@@ -40,6 +42,7 @@ from app.ui.transcript.endings import ending
 from app.ui.widgets.activation import Activation
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.widgets.tray import ServerTray
+from app.ui.widgets.work_shown import WorkShown
 from app.ui.window import Window
 
 if TYPE_CHECKING:
@@ -307,6 +310,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         window.come_forward,
         ending,
     )
+    WorkShown(controller.state, controller.library.state, window, Awake(), taskbar_button())
 
 
 def connect_files(window: Window, controller: Controller) -> None:

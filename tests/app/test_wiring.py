@@ -8,6 +8,7 @@ from pathlib import Path
 from app.system.file_manager import nearest_folder
 from app.ui.settings.fields import Segments
 from app.ui.settings.page import Preferences
+from app.ui.widgets.work_shown import WorkShown
 from engine import CacheType, Save, snapshots_folder
 from fakes import MODEL
 from stage import Stage, flush, until
@@ -112,6 +113,10 @@ def test_zero_snapshot_budget_saves_nothing(stage: Stage) -> None:
     stage.wait_until_idle()
     stage.controller.new_conversation()
     assert stage.engine.count(Save) == 0
+
+
+def test_the_window_tells_the_system_of_work(stage: Stage) -> None:
+    assert stage.window.findChild(WorkShown) is not None
 
 
 def test_missing_path_opens_its_nearest_existing_folder(tmp_path: Path) -> None:
