@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QLocale, QObject, Qt, Signal
 from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
@@ -31,6 +31,21 @@ TEXT_FONT, CODE_FONT = "Inter", "JetBrains Mono"
 
 _FALLBACKS = ("Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans")
 _CODE_FALLBACKS = ("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+# Fonts of Windows, macOS and Linux with the letters of a language. Chinese and Japanese share code
+# points whose shapes differ, so the language of the window decides whose are shown.
+_FONTS_OF = {
+    QLocale.Language.Chinese: (
+        "Microsoft YaHei UI", "PingFang SC", "Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC",
+    ),
+    QLocale.Language.Japanese: (
+        "Yu Gothic UI", "Meiryo UI", "Hiragino Sans", "Noto Sans CJK JP", "Noto Sans JP",
+        "Source Han Sans JP",
+    ),
+    QLocale.Language.Korean: (
+        "Malgun Gothic", "Apple SD Gothic Neo", "Noto Sans CJK KR", "Noto Sans KR",
+        "Source Han Sans KR",
+    ),
+}  # fmt: skip
 
 
 class Theme(QObject):
@@ -120,11 +135,15 @@ def load_fonts() -> int:
 def font(pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
     """The text font at a pixel size, with system fonts as fallbacks."""
     result = QFont()
-    result.setFamilies([TEXT_FONT, *_FALLBACKS])
+    result.setFamilies([TEXT_FONT, *_FALLBACKS, *_fonts_of_language()])
     result.setPixelSize(pixels)
     result.setWeight(weight)
     result.setHintingPreference(QFont.HintingPreference.PreferNoHinting)  # even spacing
     return result
+
+
+def _fonts_of_language() -> tuple[str, ...]:
+    return _FONTS_OF.get(QLocale().language(), ())
 
 
 def figures(pixels: int) -> QFont:
@@ -137,7 +156,7 @@ def figures(pixels: int) -> QFont:
 def code_font(pixels: int) -> QFont:
     """The monospace font, with system fonts as fallbacks."""
     result = QFont()
-    result.setFamilies([CODE_FONT, *_CODE_FALLBACKS])
+    result.setFamilies([CODE_FONT, *_CODE_FALLBACKS, *_fonts_of_language()])
     result.setStyleHint(QFont.StyleHint.Monospace)
     result.setPixelSize(pixels)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QLocale, Qt
 from PySide6.QtGui import QColor, QFont, QFontInfo, QStyleHints
 from PySide6.QtWidgets import QApplication
 
@@ -169,3 +169,19 @@ def test_mix_interpolates_from_first_to_second() -> None:
     assert palette.mix("#000000", "#FFFFFF", 0) == "#000000"
     assert palette.mix("#000000", "#FFFFFF", 0.5) == "#808080"
     assert palette.mix("#000000", "#FFFFFF", 1) == "#FFFFFF"
+
+
+@pytest.mark.parametrize(
+    ("language", "named"), [("ja", "Hiragino Sans"), ("zh_CN", "PingFang SC"), ("de", "")]
+)
+def test_the_language_of_the_window_decides_whose_characters_are_shown(
+    language: str, named: str
+) -> None:
+    before = QLocale()
+    fonts = {"Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"}
+    try:
+        QLocale.setDefault(QLocale(language))
+        for made in (theme.font(theme.BODY), theme.code_font(theme.BODY)):
+            assert fonts.intersection(made.families()) == {named} - {""}
+    finally:
+        QLocale.setDefault(before)
