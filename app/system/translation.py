@@ -25,6 +25,7 @@ LANGUAGES = {
     "de": "Deutsch",
     "es": "Español",
     "fr": "Français",
+    "ja": "日本語",
     "pt_BR": "Português (Brasil)",
     "ru": "Русский",
     "zh_CN": "简体中文",
@@ -36,14 +37,15 @@ _ENGLISH_NAMES = {
     "de": "German",
     "es": "Spanish",
     "fr": "French",
+    "ja": "Japanese",
     "pt_BR": "Portuguese",
     "ru": "Russian",
     "zh_CN": "Chinese",
 }
 _TRADITIONAL = {"Hant", "TW", "HK", "MO"}  # of Chinese, where nothing says that it is Hans
 _MOST_DECIMALS = 6
-# The end of a sentence whose last mark has its own space after it: a Chinese full stop, exclamation
-# mark, question mark, semicolon or colon, perhaps in quotes or brackets.
+# The end of a sentence whose last mark has its own space after it: a Chinese or Japanese full stop,
+# exclamation mark, question mark, semicolon or colon, perhaps in quotes or brackets.
 _WIDE_END = re.compile("[\u3002\uff01\uff1f\uff1b\uff1a][\u201d\u2019\u300d\u300f\uff09]*$")
 # One line of a catalog: the keyword of a string, and the string, which may go on below.
 _LINE = re.compile(r'^(?:(msgid|msgid_plural|msgstr|msgstr\[\d\]) )?(".*")\s*$', re.MULTILINE)
@@ -141,7 +143,7 @@ def isolated(text: str) -> str:
 def sentences(*parts: str) -> str:
     """Sentences one after another, as their language writes them; empty ones are left out.
 
-    A Chinese full stop has its own space after it, and takes no other.
+    A Chinese or Japanese full stop has its own space after it, and takes no other.
     """
     whole = ""
     for part in filter(None, map(str.strip, parts)):

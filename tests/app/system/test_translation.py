@@ -148,6 +148,7 @@ def test_a_list_has_the_commas_of_the_language() -> None:
         (["pt-PT"], "pt_BR"),
         (["ar-EG"], "ar"),
         (["ru-KZ", "kk"], "ru"),
+        (["ja-JP"], "ja"),
     ],
 )
 def test_the_language_is_the_first_wanted_one_that_there_is(
@@ -168,6 +169,10 @@ def test_every_language_has_a_catalog() -> None:
         (("端口 8080 被占用。", "请换一个端口。"), "端口 8080 被占用。请换一个端口。"),
         (("他说：“好。”", "请重试。"), "他说：“好。”请重试。"),
         (("文件损坏（可能！）", "", "HTTP 500"), "文件损坏（可能！）HTTP 500"),
+        (
+            ("「名前」がありません。", "もう一度お試しください。"),
+            "「名前」がありません。もう一度お試しください。",
+        ),
         (("Not found.", "请检查地址。"), "Not found. 请检查地址。"),  # a server's own words
         (("正在导入…", "已有 3 个聊天"), "正在导入… 已有 3 个聊天"),
         (("", " One. ", ""), "One."),
