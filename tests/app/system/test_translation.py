@@ -149,6 +149,7 @@ def test_a_list_has_the_commas_of_the_language() -> None:
         (["ar-EG"], "ar"),
         (["ru-KZ", "kk"], "ru"),
         (["ja-JP"], "ja"),
+        (["ko-KR"], "ko"),
     ],
 )
 def test_the_language_is_the_first_wanted_one_that_there_is(
@@ -173,6 +174,7 @@ def test_every_language_has_a_catalog() -> None:
             ("「名前」がありません。", "もう一度お試しください。"),
             "「名前」がありません。もう一度お試しください。",
         ),
+        (("파일이 없습니다.", "다시 시도하세요."), "파일이 없습니다. 다시 시도하세요."),
         (("Not found.", "请检查地址。"), "Not found. 请检查地址。"),  # a server's own words
         (("正在导入…", "已有 3 个聊天"), "正在导入… 已有 3 个聊天"),
         (("", " One. ", ""), "One."),

@@ -172,7 +172,8 @@ def test_mix_interpolates_from_first_to_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "named"), [("ja", "Hiragino Sans"), ("zh_CN", "PingFang SC"), ("de", "")]
+    ("language", "named"),
+    [("ja", "Hiragino Sans"), ("ko", "Apple SD Gothic Neo"), ("zh_CN", "PingFang SC"), ("de", "")],
 )
 def test_the_language_of_the_window_decides_whose_characters_are_shown(
     language: str, named: str
