@@ -147,7 +147,7 @@ def write(found: Iterable[Component], folder: Path) -> None:
 def _files_of_distributions() -> dict[str, metadata.Distribution]:
     """Every installed file, by path, with its Python package."""
     return {
-        os.path.normpath(os.path.join(folder, file)): distribution
+        os.path.normcase(os.path.normpath(os.path.join(folder, file))): distribution
         for distribution in metadata.distributions()
         for folder in (os.path.realpath(str(distribution.locate_file(""))),)
         for file in distribution.files or ()
@@ -155,8 +155,11 @@ def _files_of_distributions() -> dict[str, metadata.Distribution]:
 
 
 def _real(path: Path) -> str:
-    """A file's path without the symbolic links of its folder, such as of a shared .venv."""
-    return os.path.join(os.path.realpath(path.parent), path.name)
+    """A file's path without the symbolic links of its folder, such as of a shared .venv.
+
+    On Windows, where DLLs are imported in other letters than their names have, in lower case.
+    """
+    return os.path.normcase(os.path.join(os.path.realpath(path.parent), path.name))
 
 
 def _licence(facts: metadata.PackageMetadata) -> str:
