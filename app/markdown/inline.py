@@ -31,6 +31,9 @@ _ADDRESS = re.compile(
     "[^\\s<>\"'`|\u2014\u2018-\u201f\u2026\u3000-\u303f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40"
     "\uff5b-\uff65]+"
 )
+# A drive's letter, or a computer of the network: in an exported page, which is a file itself, the
+# browser would open it, and send that computer the user's name.
+_WINDOWS_FILE = re.compile(r"\s*(?:[a-z](?::|%3A)|(?:[/\\]|%5C){2})", re.IGNORECASE)
 _AFTER_ADDRESS = ".,;:!?*_~"
 _LAST_ENTITY = re.compile(r"&[A-Za-z0-9]+;[.,;:!?*_~]*\Z")
 _BIDI_OVERRIDES = re.compile("[\u202d\u202e]")
@@ -268,7 +271,8 @@ def _trimmed(address: str) -> str:
 class _Markdown(MarkdownIt):
     def validateLink(self, url: str) -> bool:  # noqa: N802
         """Whether an address of a text may be a link; one to a passage is made by a number only."""
-        return not url.lower().startswith(passage_link(0)[:-1]) and super().validateLink(url)
+        is_own = url.lower().startswith(passage_link(0)[:-1])
+        return not is_own and not _WINDOWS_FILE.match(url) and super().validateLink(url)
 
 
 def _make_parser() -> MarkdownIt:

@@ -189,7 +189,21 @@ def test_html_is_text_and_images_are_alt_text_and_address() -> None:
     assert blocks[1].runs[-1].link == "https://a.b/t.png"
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "vbscript:x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)",
+        "vbscript:x",
+        "file:///etc/passwd",
+        "file:///C:/x.txt",
+        "C:/x.txt",
+        "c:x.exe",
+        "C%3A/x.txt",
+        "//computer/folder/x",
+        "/&#92;computer/folder/x",
+        "%5C%5Ccomputer/folder/x",
+    ],
+)
 def test_dangerous_addresses_are_not_links(address: str) -> None:
     (block,) = parse(f"[x]({address})")
     assert isinstance(block, Paragraph)
