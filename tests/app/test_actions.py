@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QShortcut
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 
 from app.actions import ACTIONS, OTHER_KEYS, Action
@@ -102,3 +104,42 @@ def test_the_list_shows_every_action(stage: Stage) -> None:
     words = {label.text() for label in card.findChildren(QLabel)}
     assert words >= {action.text for action in ACTIONS}
     assert words >= {text for _, text, _ in OTHER_KEYS}
+
+
+def test_no_key_is_one_that_enters_characters_on_windows(stage: Stage) -> None:
+    """AltGr is Ctrl and Alt there: one of both would take @ from a German keyboard."""
+    window, altgr = (
+        stage.window,
+        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier,
+    )
+    stage.window.open_settings()
+    stage.window.open_library()
+    keys = [key for action in window.findChildren(QAction) for key in action.shortcuts()]
+    keys += [key for each in window.findChildren(QShortcut) for key in QShortcut.keys(each)]
+    assert len(keys) >= len(ACTIONS)
+    for key in keys:
+        assert all(key[at].keyboardModifiers() & altgr != altgr for at in range(key.count()))
+
+
+@pytest.mark.parametrize("character", "@{}[]\\~|€ß²")
+def test_characters_of_altgr_are_typed(stage: Stage, character: str) -> None:
+    stage.ready(MODEL)
+    editor = stage.window.composer.editor
+    editor.setFocus()
+    altgr = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
+    for kind in (QEvent.Type.KeyPress, QEvent.Type.KeyRelease):
+        event = QKeyEvent(kind, Qt.Key(ord(character.upper()[0])), altgr, character)
+        QApplication.sendEvent(editor, event)
+    assert editor.text() == character
+
+
+def test_the_older_keys_of_the_clipboard_work(stage: Stage) -> None:
+    stage.ready(MODEL)
+    editor = stage.window.composer.editor
+    editor.setPlainText("one")
+    editor.selectAll()
+    QTest.keyClick(editor, Qt.Key.Key_Insert, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "one"
+    QGuiApplication.clipboard().setText("two")
+    QTest.keyClick(editor, Qt.Key.Key_Insert, Qt.KeyboardModifier.ShiftModifier)
+    assert editor.text() == "two"
