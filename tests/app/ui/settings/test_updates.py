@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from app.system import paths
 from app.ui.settings.page import Preferences
 from app.ui.settings.updates import UpdatesSection
 from stage import flush, until
+
+DEB, RPM = Path("/d/t.deb"), Path("/d/t.rpm")
 
 
 class Page:
@@ -130,14 +133,14 @@ MORE = ["What is new", "Open its page in the browser"]
             "run install.sh in its folder. This version stays",
         ),
         (
-            newer(InstallKind.DEB, phase=GetPhase.READY, file=Path("/d/t.deb")),
+            newer(InstallKind.DEB, phase=GetPhase.READY, file=DEB),
             ["Show in folder", "Copy the command"],
-            "sudo apt install /d/t.deb",
+            f"sudo apt install {shlex.quote(str(DEB))}",
         ),
         (
-            newer(InstallKind.RPM, phase=GetPhase.READY, file=Path("/d/t.rpm")),
+            newer(InstallKind.RPM, phase=GetPhase.READY, file=RPM),
             ["Show in folder", "Copy the command"],
-            "sudo dnf install /d/t.rpm",
+            f"sudo dnf install {shlex.quote(str(RPM))}",
         ),
         (newer(InstallKind.FLATPAK, package=None), ["Copy the command"], "flatpak update"),
         (newer(InstallKind.SOURCE, package=None), [], "with git or pip"),
@@ -160,9 +163,9 @@ def test_each_installation_is_told_what_to_do(
 
 
 def test_the_command_is_copied(page: Page) -> None:
-    page.show(newer(InstallKind.DEB, phase=GetPhase.READY, file=Path("/d/t.deb")))
+    page.show(newer(InstallKind.DEB, phase=GetPhase.READY, file=DEB))
     page.section.card.copy.click()
-    assert QGuiApplication.clipboard().text() == "sudo apt install /d/t.deb"
+    assert QGuiApplication.clipboard().text() == f"sudo apt install {shlex.quote(str(DEB))}"
 
 
 def test_a_former_version_is_deleted_by_its_button(page: Page) -> None:
