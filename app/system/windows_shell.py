@@ -10,8 +10,8 @@ import logging
 import sys
 from typing import Any
 
-# Windows keeps windows, pinned icons and notifications of one ID together, and the installer gives
-# its shortcut the same. Without it, an app that python.exe runs is in the group of Python.
+# Windows keeps windows, pinned icons and notifications of one ID together. A bundle has that of its
+# program's file, as each shortcut to it; an app that python.exe runs would be in Python's group.
 APP_ID = "Tokonoma.Tokonoma"
 
 _SINGLE_THREADED, _IN_PROCESS = 0x2, 0x1  # COINIT_APARTMENTTHREADED, CLSCTX_INPROC_SERVER
@@ -26,10 +26,12 @@ _log = logging.getLogger(__name__)
 
 
 def name_program(shell: Any = None) -> None:
-    """Give this process the app's ID; before its first window is made.
+    """Give this process an ID unlike Python's, unless it is a bundle; before its first window.
 
     `shell` is shell32, which a test replaces.
     """
+    if getattr(sys, "frozen", False):
+        return
     if shell is None:
         if sys.platform != "win32":
             return

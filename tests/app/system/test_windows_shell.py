@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
-from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
 from app.system.windows_shell import APP_ID, TaskbarButton, name_program, taskbar_button
-
-ROOT = Path(__file__).parents[3]
 
 
 class Shell:
@@ -26,12 +22,18 @@ class Shell:
         return 0
 
 
-def test_the_process_and_the_installed_shortcut_have_one_id() -> None:
+def test_an_app_that_python_runs_has_an_id_of_its_own() -> None:
     shell = Shell()
     name_program(shell)
     assert shell.given == APP_ID
-    script = (ROOT / "packaging" / "windows" / "installer.iss").read_text(encoding="utf-8-sig")
-    assert set(re.findall(r'AppUserModelID: "([^"]*)"', script)) == {APP_ID}
+
+
+def test_a_bundle_keeps_the_id_of_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shortcuts have that one too: with another, a pinned icon would stay beside the window's."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    shell = Shell()
+    name_program(shell)
+    assert shell.given == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has one")
