@@ -51,7 +51,7 @@ def test_a_wheel_contains_the_program_and_its_kernels_only(wheel: Path) -> None:
         if path.is_file() and (path.suffix in (".py", ".metal") or part == "resources")
         if not {"__pycache__", "readme"} & set(path.relative_to(ROOT).parts)
     }
-    own = {"tokonoma/__init__.py", "tokonoma/__main__.py"}
+    own = {"tokonoma/__init__.py", "tokonoma/__main__.py", "tokonoma/resources/changelog.md"}
     library = build.current()
     assert library is not None
     assert names == program | own | {f"tokonoma/kernels/cpu/lib/{library.name}"}

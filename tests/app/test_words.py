@@ -68,6 +68,10 @@ NO_TEXTS = {
     "app/ui/theme/theme.py": {  # names of fonts and of a style
         *("Inter", "JetBrains Mono", "Segoe UI", "SF Pro Text", "Noto Sans", "DejaVu Sans"),
         *("Cascadia Mono", "SF Mono", "Noto Sans Mono", "DejaVu Sans Mono", "Fusion"),
+        *("Microsoft YaHei UI", "PingFang SC", "Noto Sans CJK SC", "Noto Sans SC"),
+        *("Source Han Sans SC", "Yu Gothic UI", "Meiryo UI", "Hiragino Sans", "Noto Sans CJK JP"),
+        *("Noto Sans JP", "Source Han Sans JP", "Malgun Gothic", "Apple SD Gothic Neo"),
+        *("Noto Sans CJK KR", "Noto Sans KR", "Source Han Sans KR"),
     },
     "app/ui/transcript/controls.py": {
         "link {…} {…}",

@@ -132,4 +132,4 @@ def test_a_mac_speaks_with_say(folder: Path, qtbot: QtBot, monkeypatch: pytest.M
     with qtbot.waitSignal(speech.ended, timeout=10_000), qtbot.assertNotEmitted(speech.failed):
         speech.speak("The sky is blue, and that is fine.")
     assert (folder / "text").read_text(encoding="utf-8") == "The sky is blue, and that is fine.\n"
-    assert (folder / "calls").read_text() == "-f -\n", "from the standard input"
+    assert (folder / "calls").read_text(encoding="utf-8") == "-f -\n", "from the standard input"
