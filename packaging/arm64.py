@@ -38,7 +38,7 @@ PROCESSORS = {"i8mm": "max", "neon": "cortex-a76", "scalar": "cortex-a76"}
 CHOSEN = ("test_linear.py", "test_states.py", "test_segments.py")
 _TESTS = "tests/kernels/cpu"
 _ELSEWHERE = ("test_build.py", "test_driver.py", "test_vectors.py")  # these need a compiler
-_SOURCES = "deb [signed-by={keyring}] http://deb.debian.org/debian trixie main\n"
+_SUITE = "trixie"  # Debian 13
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _NEEDED_BYTES = 3_000_000_000
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -135,13 +135,30 @@ def _check_tools() -> None:
         )
 
 
+def mirror() -> str:
+    """Address of the Debian archive that this machine installs from. Raises Trouble."""
+    wanted = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"]
+    listed = subprocess.run(
+        [*wanted, "Created-By: Packages"], capture_output=True, text=True, check=False
+    ).stdout
+    for line in listed.splitlines():
+        origin, label, address = line.split("|", 2)
+        if (origin, label) == ("Debian", "Debian"):  # not its security updates
+            return address
+    raise Trouble(
+        "The ARM system is made of Debian's packages, and this machine's apt names no archive of "
+        "Debian: run it on Debian, after `apt-get update`."
+    )
+
+
 def _unpack_debian(root: Path, apt: Path) -> None:
     """Download Debian's packages with all that they depend on, and unpack them in `root`."""
     say("Unpacking Debian 13 for ARM (70 MB, once)…")
     for name in ("state/lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     (apt / "status").touch()
-    (apt / "sources.list").write_text(_SOURCES.format(keyring=_KEYRING), encoding="utf-8")
+    source = f"deb [signed-by={_KEYRING}] {mirror()} {_SUITE} main\n"
+    (apt / "sources.list").write_text(source, encoding="utf-8")
     settings = {
         "Dir::Etc::SourceList": apt / "sources.list",
         "Dir::Etc::SourceParts": "/nonexistent",
