@@ -1,4 +1,4 @@
-"""Updates: looks for a newer version when asked to, gets its package, and offers what is left.
+"""Updates: looks for a newer version when asked to, gets its package, and offers to delete former ones.
 
 Nothing is asked before the user does: by a click, or by the setting of a weekly check. A package is
 never run by itself. The former version stays until this one has answered.

@@ -1,4 +1,4 @@
-"""Observable state of updates: whether there is a newer version, its package, and what is left.
+"""Observable state of updates: whether there is a newer version, its package, and the former ones.
 
 Only `app.chat.updates` changes it.
 """

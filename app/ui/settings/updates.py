@@ -1,4 +1,4 @@
-"""Updates in the About section: this version, a newer one and its package, and what is left."""
+"""Updates in the About section: this version, a newer one and its package, and former ones."""
 
 from __future__ import annotations
 
