@@ -25,6 +25,7 @@ SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "import_preview": {"The file is damaged or not complete"},
     "long_document_saved": {"Show in folder", "Rewrite this document in plain language"},
 }
+LOGGED_BY_SCENES = ("newer_chats",)  # a change of a chat that can only be read
 PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip
 BREAKS = re.compile(r" · |\n|: |, |\. ")
 WORD = re.compile(r"[^\W\d_]{2}")
@@ -90,8 +91,19 @@ def test_a_screen_in_the_pseudo_language(scene: str, qapp: QApplication, tmp_pat
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("scene", [scene for scene in shots.SCENES if scene not in SAMPLE])
+@pytest.mark.parametrize(
+    "scene", [each for each in shots.SCENES if each not in SAMPLE + LOGGED_BY_SCENES]
+)
 def test_every_screen_in_the_pseudo_language(
     scene: str, qapp: QApplication, tmp_path: Path
 ) -> None:
     check(scene, qapp, tmp_path)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("scene", LOGGED_BY_SCENES)
+def test_a_screen_that_logs_faults_in_the_pseudo_language(
+    scene: str, qapp: QApplication, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    check(scene, qapp, tmp_path)
+    assert caplog.records

@@ -184,8 +184,9 @@ def show_menu(stage: Stage, menu: QMenu, button: QWidget) -> None:
     size = menu.sizeHint()
     place = button.mapTo(stage.window, QPoint(0, button.height()))
     start = place.x() + button.width() - size.width() if menu.isRightToLeft() else place.x()
+    start = max(0, min(start, stage.window.width() - size.width()))  # as Qt keeps it on the screen
     top = min(place.y(), stage.window.height() - size.height())
-    menu.setGeometry(max(start, 0), top, size.width(), size.height())
+    menu.setGeometry(start, top, size.width(), size.height())
     menu.show()
     flush()
 

@@ -13,6 +13,7 @@ from app.downloads.policy import InstallProgress, InstallStep
 from app.settings.model_settings import ModelDefaults
 from app.state.gpu import GPUPhase, GPUView
 from app.state.snapshots import Resume, ResumePhase, SavedSnapshots
+from app.system.translation import tr
 from app.ui.settings.fields import ChoiceButton
 from app.ui.settings.page import ABOUT, Preferences
 from engine import DeviceFault, DeviceInfo, DeviceRefusal, Fault, FaultKind, Restore, Sampling
@@ -135,8 +136,8 @@ def settings_gpu_failed(stage: Stage) -> None:
     preferences = _gpu(
         stage,
         phase=GPUPhase.FAILED,
-        problem="The GPU could not be used in a test.",
-        remedy="Update the NVIDIA driver, then try again.",
+        problem=tr("The GPU could not be used in a test."),
+        remedy=tr("Update the NVIDIA driver, then try again."),
         detail="RuntimeError: CUDA error: no kernel image is available for execution on the device",
         can_remove=True,
     )
@@ -159,8 +160,8 @@ def settings_gpu_not_used(stage: Stage) -> None:
     _gpu(
         stage,
         phase=GPUPhase.NOT_USED,
-        problem="Tokonoma ended while it was loading GPU support.",
-        remedy="Update the NVIDIA driver, then try again, or remove GPU support.",
+        problem=tr("Tokonoma ended while it was loading GPU support."),
+        remedy=tr("Update the NVIDIA driver, then try again, or remove GPU support."),
         can_get=False,
         can_retry=True,
         can_remove=True,

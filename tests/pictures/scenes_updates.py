@@ -15,6 +15,7 @@ from app.state.chat import Notice
 from app.state.updates import GetPhase, Leftover, UpdateStatus
 from app.store.schema import MIGRATIONS
 from app.store.store import Store
+from app.system.translation import sentences, tr
 from app.ui.settings.page import ABOUT, Preferences
 from fakes import MODEL
 from scenes_settings import narrow, page, scroll_to
@@ -65,7 +66,8 @@ def updates_newest(stage: Stage) -> None:
 
 
 def updates_fault(stage: Stage) -> None:
-    fault = "tokonoma.example took too long to answer. Try again later."
+    late = tr("{host} took too long to answer.", host="tokonoma.example")
+    fault = sentences(late, tr("Try again later."))
     _show(stage, UpdateStatus("tokonoma.example", checked=1_795_000_000.0, fault=fault))
 
 
@@ -110,10 +112,10 @@ def updates_notices(stage: Stage) -> None:
     """After an update, and when a weekly check has found a newer version."""
     stage.ready(MODEL)
     stage.wait_until_idle()
-    stage.state.set_notice(NEWS_NOTICE, Notice("Tokonoma is now version 0.2.0.", "", "What is new"))
-    stage.state.set_notice(
-        NOTICE, Notice("There is a newer version of Tokonoma: 0.3.0.", "", "Show")
-    )
+    updated = tr("Tokonoma is now version {version}.", version="0.2.0")
+    newer = tr("There is a newer version of Tokonoma: {version}.", version="0.3.0")
+    stage.state.set_notice(NEWS_NOTICE, Notice(updated, "", tr("What is new")))
+    stage.state.set_notice(NOTICE, Notice(newer, "", tr("Show")))
     flush()
 
 

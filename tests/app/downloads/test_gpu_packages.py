@@ -290,7 +290,7 @@ def kills(folder: Path, wanted: WheelList, list: Path, count: int, seed: int) ->
 def test_kills_at_any_moment_lose_nothing(hub: Hub, tmp_path: Path, seed: int) -> None:
     noise = random.Random(seed).randbytes(3_000_000).hex()  # does not compress well
     wanted = served(hub, tmp_path, wheels({"torch/lib/libtorch_cuda.so": noise}))
-    hub.gate = lambda sent: time.sleep(0.001)
+    hub.gate = lambda sent: time.sleep(0.01)  # so that the first kill finds it downloading
     folder = tmp_path / "gpu"
     killed = kills(folder, wanted, tmp_path / "wheels.json", 12, seed)
     install(folder, wanted).run()
