@@ -31,7 +31,8 @@ def main(picture: str) -> int:
         window.closing.emit()  # which the app takes for a wish to quit
 
     start.paint = paint
-    with tempfile.TemporaryDirectory(prefix="tokonoma-") as home:
+    # Until the process ends the app has its lock and its log open, which Windows does not delete.
+    with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as home:
         status = start.main(["--home", home])
     print(f"ended after {time.monotonic() - started:.1f} s; {colours} colours", flush=True)
     return status or int(colours < _FEWEST_COLOURS)
