@@ -1,8 +1,9 @@
 """Builds the bundle: the application as one folder that needs no Python.
 
-It is for this system or, on Linux, for Windows: PyInstaller then runs under Wine. PyInstaller collects the files (bundle.spec, contents.py). Icons are drawn before it runs; after it,
-libraries are stripped and desktop files added. The new bundle replaces the last one only when every
-step has succeeded.
+It is for this system or, on Linux, for Windows: PyInstaller then runs under Wine. PyInstaller
+collects the files (bundle.spec, contents.py). Icons are drawn before it runs; after it, libraries
+are stripped and desktop files added. The new bundle replaces the last one only when every step has
+succeeded.
 """
 
 from __future__ import annotations

@@ -137,15 +137,12 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _copyright(bundle: Path) -> str:
-    """The copyright file in Debian's format, with the index of everything inside."""
+    """The copyright file, with the index of everything inside."""
     index = next(bundle.rglob("licences/index.txt")).read_text(encoding="utf-8")
-    rows = "".join(f"  {line}\n" if line.strip() else " .\n" for line in index.splitlines())
     return (
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
-        f"Upstream-Name: Tokonoma\nSource: {SITE}\n"
-        f"Comment: The texts named below lie in /{PLACE}/_internal/resources/licences.\n{rows}"
-        "\nFiles: *\nCopyright: 2026 the authors of Tokonoma\nLicense: Apache-2.0\n"
-        f" On Debian systems the text is in {_APACHE}.\n"
+        f"Tokonoma, from {SITE}\n\nCopyright: 2026 the authors of Tokonoma\n"
+        f"License: Apache-2.0; on Debian systems the text is in {_APACHE}.\n\n"
+        f"The texts named below lie in /{PLACE}/_internal/resources/licences.\n\n{index}"
     )
 
 
