@@ -2,8 +2,8 @@
 
 The cache holds a Debian 13 for ARM that is made once: apt downloads and verifies its packages, and
 they are only unpacked, because their scripts would run for minutes under emulation. Its programs
-are run by qemu. A user namespace has a registration of its own for that, so that neither rights nor
-a change of this machine are needed.
+are run by qemu, registered in the binfmt_misc of a private user namespace, so that neither root
+rights nor a change of this machine are needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import environment
 import fetch
-from environment import ROOT, Trouble, child_environment, last_lines, pins, say, venv_python
+from environment import ROOT, Trouble, pins, run_quietly, say, venv_python
 from result_table import Row, row_of
 
 REQUIREMENTS = ROOT / "packaging" / "requirements-arm64.txt"
@@ -50,8 +50,9 @@ _PROGRAMS = {
     "dpkg-deb": "dpkg",
     "unshare": "util-linux",
 }
-# Run by sh in a namespace of its own: ROOT, QEMU, SOURCES, KERNELS, and the command. F: qemu is
-# opened here, where it is, and not in the other root. The numbers are those of an ELF file for ARM.
+# Shell script, run in a private mount namespace, with the arguments ROOT, QEMU, SOURCES, KERNELS, and
+# the command. F: qemu is opened here, where it is, and not in the other root. The numbers are those
+# of an ELF file for ARM.
 _START = r"""
 set -eu
 root=$1 qemu=$2 sources=$3 kernels=$4
@@ -172,11 +173,11 @@ def _unpack_debian(root: Path, apt: Path) -> None:
         "Debug::NoLocking": "true",
     }
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
-    _quietly("apt-get", "-q", *options, "update")
-    _quietly("apt-get", "-qy", *options, "--download-only", "install", *DEBIAN)
+    run_quietly("apt-get", "-q", *options, "update")
+    run_quietly("apt-get", "-qy", *options, "--download-only", "install", *DEBIAN)
     packages = sorted((apt / "cache" / "archives").glob("*.deb"))
     for package in packages:
-        _quietly("dpkg-deb", "-x", str(package), str(root))
+        run_quietly("dpkg-deb", "-x", str(package), str(root))
     (root / "packages.txt").write_text(
         "".join(f"{package.name}\n" for package in packages), encoding="utf-8"
     )
@@ -199,7 +200,7 @@ def _install_wheels(root: Path) -> None:
     target = ("--target", str(root / "opt" / "packages"), "--no-compile", "--no-deps")
     named = [f"{name}=={number}" for name, number in _pins().items()]
     pip = (str(venv_python()), "-m", "pip", "install", "-q", "--only-binary", ":all:")
-    _quietly(*pip, *target, *options, *named)
+    run_quietly(*pip, *target, *options, *named)
 
 
 def _pins() -> dict[str, str]:
@@ -220,7 +221,7 @@ def _kernels() -> Path:
     say("Building the native kernels for ARM (a few minutes, when their sources have changed)…")
     script = str(ROOT / "kernels" / "cpu" / "build.py")
     options = ("--compiler", "zig", "--target", "aarch64-linux", "--out", str(folder))
-    _quietly(str(venv_python()), "-P", script, *options)
+    run_quietly(str(venv_python()), "-P", script, *options)
     return folder
 
 
@@ -303,21 +304,3 @@ def _emulate(root: Path, kernels: Path, *command: str, **settings: str) -> int:
             "newer, or a registration, which `sudo apt install binfmt-support` adds."
         )
     return ran.returncode
-
-
-def _quietly(*command: str) -> None:
-    """Run a command without output; raises Trouble with its last lines when it fails."""
-    ran = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=child_environment(LC_ALL="C.UTF-8"),
-        check=False,
-    )
-    if ran.returncode != 0:
-        name = Path(command[0]).name
-        raise Trouble(
-            f"{last_lines(ran.stdout)}\n{name} failed, as above; mend that and run again."
-        )

@@ -97,6 +97,24 @@ def last_lines(output: str, count: int = 8) -> str:
     return "\n".join(f"    {line}" for line in lines[-count:])
 
 
+def run_quietly(*command: str) -> None:
+    """Run a command without output; raises Trouble with its last lines when it fails."""
+    ran = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=child_environment(LC_ALL="C.UTF-8"),
+        check=False,
+    )
+    if ran.returncode != 0:
+        name = Path(command[0]).name
+        raise Trouble(
+            f"{last_lines(ran.stdout)}\n{name} failed, as above; mend that and run again."
+        )
+
+
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock file while the block runs, waiting for other commands that hold it."""

@@ -157,7 +157,7 @@ class FileDownload:
         self._known = Part(self.url, size_bytes=self.size_bytes, sha256=self.sha256)
         self._hash = hashlib.sha256()
         self.done_bytes, self._resumed = 0, False
-        with contextlib.suppress(OSError):  # what is left of it is overwritten
+        with contextlib.suppress(OSError):  # a part that stays is overwritten
             delete_part(self.path)
 
     # --- the transfer ---------------------------------------------------------------------------

