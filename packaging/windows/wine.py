@@ -128,12 +128,12 @@ class Prefix:
             ["wineserver", "-k"], env=self._environment(), capture_output=True, check=False
         )
 
-    def _environment(self, **settings: str) -> dict[str, str]:
+    def _environment(self, **added: str) -> dict[str, str]:
         kept = child_environment()
         for name in ("DISPLAY", "WAYLAND_DISPLAY", "TOKONOMA_HOME"):
             kept.pop(name, None)
         home = self.folder / "home"  # Wine links the folders of its user to those of this one
-        return {
+        settings = {
             **kept,
             "HOME": str(home),
             "PATH": os.pathsep.join([kept.get("PATH", ""), "/usr/lib/wine"]),
@@ -151,8 +151,10 @@ class Prefix:
             "KERNELS_REQUIRED": "cpu",
             "TOKONOMA_MODELS": r"C:\models",
             **self.settings,
-            **settings,
+            **added,
         }
+        # Wine keeps Qt's variables to itself unless they are named so.
+        return {f"WINE{key}" if key.startswith("QT_") else key: settings[key] for key in settings}
 
 
 def run(*, every: bool, passed: Sequence[str]) -> list[Row]:
