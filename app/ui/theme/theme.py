@@ -62,7 +62,6 @@ class Theme(QObject):
         self.palette = self._current_palette()
         load_fonts()
         application.setStyle("Fusion")
-        application.setFont(font(BODY))
         self._apply()
         hints = application.styleHints()
         hints.colorSchemeChanged.connect(self._update_palette)
@@ -118,6 +117,8 @@ class Theme(QObject):
     def _apply(self) -> None:
         self._application.setPalette(qt_palette(self.palette))
         self._application.setStyleSheet(style_sheet(self.palette))
+        # After the style sheet, which gives menus and tips the fonts of Windows or macOS again.
+        self._application.setFont(font(BODY))
 
 
 @cache

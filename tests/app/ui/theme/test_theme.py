@@ -146,6 +146,16 @@ def test_the_bundled_fonts_are_used(qapp: QApplication) -> None:
     assert QFontInfo(theme.code_font(13)).family() == "JetBrains Mono"
 
 
+@pytest.mark.parametrize("widget", ["QMenu", "QTipLabel", "QMessageBox"])
+def test_widgets_that_the_system_gives_a_font_have_the_bundled_one(
+    qapp: QApplication, widget: str
+) -> None:
+    chosen = Theme(qapp, "light")
+    QApplication.setFont(QFont("a font of the system"), widget)
+    chosen.choose("dark")
+    assert QApplication.font(widget).families()[0] == theme.TEXT_FONT
+
+
 def test_tabular_figures_have_one_width(qapp: QApplication) -> None:
     from PySide6.QtGui import QFontMetricsF
 
