@@ -554,20 +554,6 @@ def test_unlisted_lines_on_stderr_fail_the_smoke_test() -> None:
         smoke_frozen.check_errors("qt.svg: Cannot read file\n")
 
 
-def test_socket_calls_are_counted_by_address_family() -> None:
-    trace = (
-        "812   socket(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0) = 3\n"
-        '812   connect(3, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X0"}, 20) = 0\n'
-        "901   recvmsg(3, {msg_namelen=0}, 0) = -1 EAGAIN (Resource temporarily unavailable)\n"
-        "901   connect(9, {sa_family=AF_INET, sin_port=htons(443)}, 16) = 0\n"
-    )
-    assert clean_root.sockets(trace) == {
-        ("socket", "AF_UNIX"): 1,
-        ("connect", "AF_UNIX"): 1,
-        ("connect", "AF_INET"): 1,
-    }
-
-
 def test_the_readme_lists_the_packages_installed_in_the_chroot() -> None:
     text = (PACKAGING / "linux" / "README.txt").read_text(encoding="utf-8")
     listed = re.search(r"Debian and Ubuntu:\n\n(.+?)\n\n", text, re.DOTALL)

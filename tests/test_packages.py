@@ -231,7 +231,7 @@ def test_an_unknown_format_and_a_missing_tool_are_named(
     assert "dev.py bundle" in capsys.readouterr().err
 
 
-def test_a_trace_shows_remote_sockets_and_files_outside_the_home() -> None:
+def test_a_trace_shows_changed_files_outside_the_home() -> None:
     root = Path("/roots/one")
     trace = "\n".join(
         (
@@ -241,12 +241,51 @@ def test_a_trace_shows_remote_sockets_and_files_outside_the_home() -> None:
             '7 mkdir("/usr/lib/tokonoma/new", 0755) = -1 EACCES (Permission denied)',
             '7 rename("/home/someone/a", "/var/a") = 0',
             '7 openat(5</roots/one/opt>, "b", O_WRONLY) = 3',
-            "7 connect(9<socket:[1]>, {sa_family=AF_INET, sin_port=htons(443)}, 16) = 0",
-            '7 connect(9, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X0"}, 20) = 0',
         )
     )
     assert clean_root.writes(trace, root) == ["/etc/mine", "/opt/b", "/var/a"]
-    assert clean_root.remote(clean_root.sockets(trace)) == ["AF_INET"]
+
+
+# Lines that strace wrote; the remote ones in a network namespace without a device.
+_LOCAL_CALLS = """
+92  socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, [3<socket:[24]>, 4<socket:[25]>]) = 0
+92  socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, IPPROTO_IP) = 5<socket:[27]>
+92  bind(5<socket:[27]>, {sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr("127.0.0.1")}, 16) = 0
+92  connect(6<socket:[29]>, {sa_family=AF_INET, sin_port=htons(37677), sin_addr=inet_addr("127.0.0.1")}, 16) = 0
+92  sendto(6<socket:[29]>, "x", 1, 0, NULL, 0) = 1
+92  sendto(9<socket:[35]>, "hello", 5, 0, {sa_family=AF_INET, sin_port=htons(9999), sin_addr=inet_addr("127.0.0.1")}, 16) = 5
+92  socket(AF_INET6, SOCK_STREAM|SOCK_CLOEXEC, IPPROTO_IP) = 7<socket:[31]>
+92  connect(8<socket:[33]>, {sa_family=AF_INET6, sin6_port=htons(41873), sin6_flowinfo=htonl(0), inet_pton(AF_INET6, "::1", &sin6_addr), sin6_scope_id=0}, 28) = 0
+92  connect(8<socket:[41]>, {sa_family=AF_INET6, sin6_port=htons(37677), sin6_flowinfo=htonl(0), inet_pton(AF_INET6, "::ffff:127.0.0.1", &sin6_addr), sin6_scope_id=0}, 28) = 0
+92  bind(4<socket:[43]>, {sa_family=AF_INET, sin_port=htons(0), sin_addr=inet_addr("0.0.0.0")}, 16) = 0
+92  getpeername(3<socket:[24]>, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}, [16]) = 0
+92  connect(6<socket:[52]>, {sa_family=AF_UNIX, sun_path=@"/tmp/.X11-unix/X99"}, 21) = 0
+92  bind(7<socket:[53]>, {sa_family=AF_NETLINK, nl_pad=0xa48b, nl_pid=0, nl_groups=00000000}, 12) = 0
+92  recvmsg(3, {msg_namelen=0}, 0) = -1 EAGAIN (Resource temporarily unavailable)
+""".strip().splitlines()
+_REMOTE_CALLS = {
+    '92  connect(11<socket:[37]>, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}, 16) = -1 ENETUNREACH (Network is unreachable)': "connect 192.0.2.1, port 443",
+    '92  connect(11<socket:[37]>, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}, 16 <unfinished ...>': "connect 192.0.2.1, port 443",
+    '92  connect(12<socket:[39]>, {sa_family=AF_INET6, sin6_port=htons(443), sin6_flowinfo=htonl(0), inet_pton(AF_INET6, "2001:db8::1", &sin6_addr), sin6_scope_id=0}, 28) = -1 ENETUNREACH (Network is unreachable)': "connect 2001:db8::1, port 443",
+    '92  connect(16<socket:[50]>, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("127.0.0.53")}, 16) = 0': "connect 127.0.0.53, port 53",
+    '92  sendto(9<socket:[35]>, "\\0224\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\3www\\7example\\3com\\0", 29, 0, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("192.0.2.53")}, 16) = 29': "sendto 192.0.2.53, port 53",
+    '92  sendto(9<socket:[35]>, "{sa_family=AF_UNIX}", 19, 0, {sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}, 16) = 19': "sendto 192.0.2.1, port 443",
+    '92  sendmsg(9<socket:[35]>, {msg_name={sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("192.0.2.54")}, msg_namelen=16, msg_iov=[{iov_base="m", iov_len=1}], msg_iovlen=1, msg_controllen=0, msg_flags=0}, 0) = 1': "sendmsg 192.0.2.54, port 53",
+    '92  bind(15<socket:[45]>, {sa_family=AF_INET, sin_port=htons(8080), sin_addr=inet_addr("0.0.0.0")}, 16) = 0': "bind 0.0.0.0, port 8080",
+    "92  connect(9, {sa_family=AF_INET, sin_port=htons(443)}, 16) = 0": "connect an address, port 443",
+    "92  connect(9, {sa_family=AF_VSOCK, svm_cid=0x2, svm_port=0x50}, 16) = 0": "connect AF_VSOCK",
+    "92  socket(AF_PACKET, SOCK_RAW|SOCK_CLOEXEC, htons(0 /* ETH_P_??? */)) = 17": "socket AF_PACKET",
+}  # fmt: skip
+
+
+def test_calls_that_stay_in_this_machine_are_not_remote() -> None:
+    assert clean_root.remote("\n".join(_LOCAL_CALLS)) == []
+
+
+@pytest.mark.parametrize("line", _REMOTE_CALLS)
+def test_one_call_beyond_this_machine_is_found_among_others(line: str) -> None:
+    trace = "\n".join([*_LOCAL_CALLS, line, *_LOCAL_CALLS])
+    assert clean_root.remote(trace) == [_REMOTE_CALLS[line]]
 
 
 def test_the_bundles_own_needs_have_packages() -> None:

@@ -8,13 +8,13 @@ that. Needs root.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +40,15 @@ WAYLAND = ("libwayland-client0", "libwayland-cursor0", "libwayland-egl1")
 USER = "someone"
 HOME = f"/home/{USER}"
 _FOREIGN = ("python3", "gcc", "cc", "ld")  # programs that a bundle must not need
-_SOCKET = re.compile(r"^\d+ +(\w+)\((?:\d+(?:<[^>]*>)?, )?(?:\{sa_family=)?(AF_\w+)")
+_SENDING = re.compile(r"^\d+ +(connect|bind|sendto|sendmsg|sendmmsg|socket)\(")
+# A socket's address as strace writes it: family, port and, of a network's, the number.
+_ADDRESS = re.compile(
+    r'sa_family=(AF_\w+)(?:, sin6?_port=htons\((\d+)\)(?:[^{}"]*"([^"]*)")?)?'
+    r"|^\d+ +socket\((AF_\w+)"
+)
+_NETWORKS = ("AF_INET", "AF_INET6")
+_LOCAL = ("AF_UNIX", "AF_UNSPEC", "AF_NETLINK")
+_DNS = 53  # also at an address of this machine, from where it is passed on
 _CALL = re.compile(r"^\d+ +(\w+)\((.*)$")
 _PLACED = re.compile(r'(?:(?:AT_FDCWD|\d+)<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
 _WRITING = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC")
@@ -164,16 +172,36 @@ def traced(trace: Path) -> list[str]:
     return ["strace", "-f", "-y", "-qq", "-e", f"trace={','.join(_TRACED)}", "-o", str(trace)]
 
 
-def sockets(trace: str) -> Counter[tuple[str, str]]:
-    """Count the socket system calls in strace output, by call and address family."""
-    return Counter(
-        (found[1], found[2]) for line in trace.splitlines() if (found := _SOCKET.match(line))
-    )
+def remote(trace: str) -> list[str]:
+    """The calls in strace output that reach, or wait for, something beyond this machine.
+
+    Sockets of a network are used inside it too: Windows makes pairs of them. So each address counts
+    that something is sent to, or that a socket waits at.
+    """
+    found: set[str] = set()
+    for line in trace.splitlines():
+        call = _SENDING.match(line)
+        if call is None:
+            continue
+        for family, port, number, made in _ADDRESS.findall(line):
+            if made in _NETWORKS or _is_local(call[1], family or made, int(port or 0), number):
+                continue
+            place = f"{number or 'an address'}, port {port}" if port else family or made
+            found.add(f"{call[1]} {place}")
+    return sorted(found)
 
 
-def remote(used: Mapping[tuple[str, str], int]) -> list[str]:
-    """The address families of sockets that reach beyond this machine."""
-    return sorted({family for _, family in used} - {"AF_UNIX", "AF_UNSPEC", "AF_NETLINK"})
+def _is_local(call: str, family: str, port: int, number: str) -> bool:
+    """Whether a call with this address stays in this machine."""
+    if family not in _NETWORKS or port == _DNS:
+        return family in _LOCAL
+    try:
+        address = ipaddress.ip_address(number)
+    except ValueError:
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    # Windows wants any address and port before it connects; nobody knows that port.
+    return address.is_loopback or (call == "bind" and address.is_unspecified and port == 0)
 
 
 def writes(trace: str, root: Path) -> list[str]:
