@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import bundle
+import contents
 import dev
 import packages
 import release_notes
@@ -325,6 +326,38 @@ def test_zip_of_windows_has_the_folder_that_makes_it_portable(tmp_path: Path) ->
     unpacked = tmp_path / "unpacked" / f"Tokonoma-{VERSION}"
     assert (unpacked / PORTABLE).is_dir()
     assert (unpacked / "_internal" / "a.dll").read_bytes() == b"library" * 1000
+
+
+_NSIS_NAMES = {
+    "ar": "Arabic",
+    "de": "German",
+    "es": "Spanish",
+    "fr": "French",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "pt_BR": "PortugueseBR",
+    "ru": "Russian",
+    "zh_CN": "SimpChinese",
+}
+
+
+def test_installer_of_windows_speaks_the_languages_of_the_window() -> None:
+    text = setup.TEXTS.read_text(encoding="utf-8")
+    wanted = ["English", *(_NSIS_NAMES[language] for language in contents.LANGUAGES)]
+    assert re.findall(r'^!insertmacro MUI_LANGUAGE "(\w+)"$', text, re.MULTILINE) == wanted
+    blocks = re.findall(r"^!insertmacro TEXTS \$\{LANG_(\w+)\}((?:.*\\\n)+.*)$", text, re.MULTILINE)
+    assert [name for name, _ in blocks] == [name.upper() for name in wanted]
+    english, *others = [re.findall(r'"([^"]+)"', block) for _, block in blocks]
+    for texts in others:
+        assert len(texts) == len(english)
+        for ours, theirs in zip(english, texts, strict=True):
+            assert theirs != ours
+            assert _variables(theirs) == _variables(ours), theirs
+
+
+def _variables(text: str) -> list[str]:
+    """The variables of the installer that a text has."""
+    return sorted(re.findall(r"\$(?:INSTDIR|\d)", text))
 
 
 @pytest.mark.slow

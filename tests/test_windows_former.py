@@ -29,7 +29,7 @@ SilentInstall silent
 !include "{macros}"
 Section
   SetOutPath $INSTDIR
-  !insertmacro KeepFormer
+  !insertmacro KeepFormer "It is open."
   File /r "{files}/*.*"
   {fail}
 SectionEnd

@@ -5,13 +5,13 @@
 ; version beside it has not answered, and only that one is replaced. Whenever the installer is
 ; killed, one of both is whole.
 ;
-;   Section: SetOutPath $INSTDIR, !insertmacro KeepFormer, then the files
+;   Section: SetOutPath $INSTDIR, !insertmacro KeepFormer "what to say when it runs", then the files
 ;   Function .onInstFailed: !insertmacro RestoreFormer
 ;   Uninstaller: RMDir /r "$INSTDIR\former"
 
 !include LogicLib.nsh
 
-!macro KeepFormer
+!macro KeepFormer open
   ClearErrors
   ${If} ${FileExists} "$INSTDIR\former\_internal\*.*"
   ${AndIf} ${FileExists} "$INSTDIR\former\Tokonoma.exe"
@@ -29,7 +29,7 @@
   ${EndIf}
   ${If} ${Errors}
     SetErrorLevel 5
-    Abort "Tokonoma is open. Quit it, also in the notification area, then run this again."
+    Abort "${open}"
   ${EndIf}
   RMDir /r "$INSTDIR\_internal.deleted"
   RMDir /r "$INSTDIR\_internal"

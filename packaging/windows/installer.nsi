@@ -1,5 +1,5 @@
 ; The installer for Windows: for this user, without an administrator. `dev.py package exe` compiles it
-; with VERSION, NUMBERS (four, for Properties), BUNDLE, OUT, KIND and DOCUMENTS (a generated file).
+; with VERSION, NUMBERS (four, for Properties), paths, and DOCUMENTS (a generated file).
 ;
 ;   Tokonoma-x.y.z-setup.exe /S /D=C:\folder    installs silently; /D is the last, without quotes
 ;   uninstall.exe /S [/REMOVEDATA]              uninstalls silently; keeps data without the option
@@ -50,7 +50,7 @@ VIAddVersionKey "LegalCopyright" "Apache License 2.0"
 !define MUI_COMPONENTSPAGE_NODESC
 !insertmacro MUI_UNPAGE_COMPONENTS
 !insertmacro MUI_UNPAGE_INSTFILES
-!insertmacro MUI_LANGUAGE "English"
+!include "${TEXTS}"
 
 !macro FAIL status text
   SetErrorLevel ${status}
@@ -67,8 +67,7 @@ VIAddVersionKey "LegalCopyright" "Apache License 2.0"
       FileClose $0
       ${ExitDo}
     ${EndIf}
-    MessageBox MB_RETRYCANCEL|MB_ICONEXCLAMATION \
-      "Tokonoma is open. Quit it, also in the notification area, then choose Retry." /SD IDCANCEL IDRETRY +3
+    MessageBox MB_RETRYCANCEL|MB_ICONEXCLAMATION "$(Open)" /SD IDCANCEL IDRETRY +3
     SetErrorLevel 5
     Quit
   ${Loop}
@@ -84,7 +83,7 @@ VIAddVersionKey "LegalCopyright" "Apache License 2.0"
 
 Function .onInit
   ${IfNot} ${AtLeastWin10}
-    !insertmacro FAIL 2 "Tokonoma needs Windows 10 or newer."
+    !insertmacro FAIL 2 "$(Old)"
   ${EndIf}
 FunctionEnd
 
@@ -96,7 +95,7 @@ Section "Tokonoma"
   !insertmacro WAIT_UNTIL_CLOSED
   ${IfNot} ${FileExists} "$INSTDIR\Tokonoma.exe"
   ${AndIf} ${FileExists} "$INSTDIR\_internal\*.*"
-    !insertmacro FAIL 3 "$INSTDIR has files of another program. Choose another folder."
+    !insertmacro FAIL 3 "$(Others)"
   ${EndIf}
   CreateDirectory "$INSTDIR"
   ${GetRoot} "$INSTDIR" $0
@@ -104,17 +103,17 @@ Section "Tokonoma"
   SectionGetSize 0 $2
   IntOp $2 $2 / 1024
   ${If} $1 < $2
-    !insertmacro FAIL 4 "$0 has $1 MB free, and Tokonoma needs $2 MB. Free some space."
+    !insertmacro FAIL 4 "$(Space)"
   ${EndIf}
 
   SetOutPath "$INSTDIR"
-  !insertmacro KeepFormer
+  !insertmacro KeepFormer "$(Open)"
   File /r /x register.ps1 /x uninstall.exe "${BUNDLE}/*"
   WriteUninstaller "$INSTDIR\uninstall.exe"
   CreateShortcut "$SMPROGRAMS\Tokonoma.lnk" "$INSTDIR\Tokonoma.exe"
 
   WriteRegStr HKCU "Software\Tokonoma" "Folder" "$INSTDIR"
-  WriteRegStr HKCU "${CLASSES}\${TYPE}" "" "Language model"
+  WriteRegStr HKCU "${CLASSES}\${TYPE}" "" "$(Kind)"
   WriteRegStr HKCU "${CLASSES}\${TYPE}\DefaultIcon" "" '"$INSTDIR\Tokonoma.exe",0'
   WriteRegStr HKCU "${CLASSES}\${TYPE}\shell\open\command" "" '${OPEN}'
   WriteRegStr HKCU "${CLASSES}\.gguf\OpenWithProgids" "${TYPE}" ""
@@ -127,8 +126,7 @@ Section "Tokonoma"
   !define DOCUMENT `WriteRegStr HKCU "${APPLICATION}\SupportedTypes"`
   !include "${DOCUMENTS}"
   WriteRegStr HKCU "${CAPABILITIES}" "ApplicationName" "Tokonoma"
-  WriteRegStr HKCU "${CAPABILITIES}" "ApplicationDescription" \
-    "Talk with a language model that runs on this computer"
+  WriteRegStr HKCU "${CAPABILITIES}" "ApplicationDescription" "$(About)"
   WriteRegStr HKCU "${CAPABILITIES}\FileAssociations" ".gguf" "${TYPE}"
   WriteRegStr HKCU "Software\RegisteredApplications" "Tokonoma" "${CAPABILITIES}"
 
@@ -187,6 +185,6 @@ Section "un.Tokonoma"
   ${RefreshShellIcons}
 SectionEnd
 
-Section /o "un.Conversations, models and settings"
+Section /o "un.$(Data)"
   RMDir /r "$LOCALAPPDATA\Tokonoma"
 SectionEnd

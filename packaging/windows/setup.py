@@ -14,6 +14,7 @@ from release_notes import version
 from windows import files
 
 _HERE = Path(__file__).resolve().parent
+TEXTS = _HERE / "texts.nsh"
 _MACHINE = "x86_64"
 PORTABLE = "Data"  # as engine/loading/library.py names it
 _COMPRESSION = "SetCompressor /SOLID lzma"
@@ -40,6 +41,7 @@ def make_exe(folder: Path, out: Path, number: str = "", compression: str = _COMP
             "LICENCE": ROOT / "LICENSE",
             "DOCUMENTS": listed,
             "FORMER": _HERE / "former.nsh",
+            "TEXTS": TEXTS,
         }
         ran = subprocess.run(
             [
