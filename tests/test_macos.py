@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernels.cpu import build
-from macos import kernels, macho, sign
+from macos import kernels, macho, property_list, sign
 
 PACKAGING = Path(__file__).parent.parent / "packaging"
 SIGN = PACKAGING / "macos" / "sign.py"
@@ -137,7 +137,12 @@ def test_what_zig_links_would_be_loaded(tmp_path: Path, architecture: str) -> No
 
 
 def test_the_property_list_says_what_the_app_opens_and_needs() -> None:
-    facts = plistlib.loads((PACKAGING / "macos" / "Info.plist").read_bytes())
+    facts = property_list.facts("1.2.3", ["de"])
+    assert facts["CFBundleVersion"] == "1.2.3", (
+        "without it no copy of the app is newer than another"
+    )
+    assert facts["CFBundleLocalizations"] == ["en", "de"]
+    assert facts["NSLocalNetworkUsageDescription"], "else macOS 15 refuses engines in the network"
     kind, documents = facts["CFBundleDocumentTypes"]
     assert documents["LSHandlerRank"] == "Alternate", "it opens no document by default"
     (declared,) = facts["UTImportedTypeDeclarations"]
