@@ -29,6 +29,9 @@ _NEEDED_BYTES = 3_000_000_000
 _NOISE = re.compile(r"WARNING: Location|\[notice\]|^\s*$|^Looking in ")
 _DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?([A-Za-z0-9_.]+?)-\d\S* \(([\d.]+) (MB|GB)\)")
 
+# A package of CUDA among those that pip is about to fetch, before it fetches the first of them.
+_CUDA = re.compile(r"\s*(?:Collecting |Processing \S*/)(?:nvidia|cuda)[-_]")
+
 # Run by .venv's interpreter: prints the installed version of each named package as JSON. Packages
 # that pip did not finish installing are left out: INSTALLER is the last file pip writes.
 _VERSIONS = """
@@ -44,6 +47,11 @@ for name in sys.argv[1:]:
         found[name] = package.version.split("+")[0]
 print(json.dumps(found))
 """
+
+_WITH_CUDA = """\
+  The package index serves torch with CUDA: several GB more, of use only with a GPU of NVIDIA.
+  To do without, press Ctrl+C, name torch's index for the platform CPU (pytorch.org, "Get started")
+  in the environment variable PIP_EXTRA_INDEX_URL, and run the command again."""
 
 
 class Trouble(Exception):
@@ -270,7 +278,10 @@ def _satisfies(requirements: Path) -> bool:
 
 
 def _install(requirements: Path) -> None:
-    """Install the requirements with one pip command; prints the name of each large download."""
+    """Install the requirements with one pip command; prints the name of each large download.
+
+    The wheels of torch in the usual index bring CUDA, on ARM and other machines without it too.
+    """
     sizes = {
         REQUIREMENTS: "about 1 GB, once",
         ORACLE_REQUIREMENTS: "for the slow tests, once",
@@ -292,6 +303,8 @@ def _install(requirements: Path) -> None:
         assert pip.stdout is not None
         output = []
         for line in pip.stdout:
+            if _CUDA.match(line) and not any(map(_CUDA.match, output)):
+                say(_WITH_CUDA)
             output.append(line)
             large = _DOWNLOAD.match(line)
             if large and (large[3] == "GB" or float(large[2]) >= 20):

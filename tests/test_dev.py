@@ -41,12 +41,14 @@ except environment.Trouble as trouble:
 MODEL = b"first half, " * 1000 + b"second half, " * 1000
 
 
-def write_wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
+def write_wheel(folder: Path, name: str, files: dict[str, bytes], *needed: str) -> None:
     """Write a wheel that pip accepts: the files, METADATA, WHEEL and RECORD."""
     info = f"{name}-1.0.dist-info"
+    needs = "".join(f"Requires-Dist: {one}\n" for one in needed)
+    facts = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}"
     described = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
+        f"{info}/METADATA": facts.encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
@@ -189,6 +191,20 @@ def test_unavailable_pins_leave_the_venv_working(made: Copy) -> None:
     assert "Traceback" not in printed
     assert made.ensure(PIP_FIND_LINKS="") == ""
     assert made.has_the_requirement()
+
+
+def test_cuda_is_announced_once_before_it_is_fetched(made: Copy) -> None:
+    write_wheel(made.wheels, "with_cuda", {}, "nvidia-cudnn-cu13", "cuda-bindings")
+    for name in ("nvidia_cudnn_cu13", "cuda_bindings"):
+        write_wheel(made.wheels, name, {})
+    requirements = made.root / "packaging" / "requirements.txt"
+    old = requirements.read_text(encoding="utf-8")
+    requirements.write_text(old + "with-cuda==1.0\n", encoding="utf-8")
+    printed = made.ensure()
+    requirements.write_text(old, encoding="utf-8")
+    assert printed.count("serves torch with CUDA: several GB more") == 1
+    assert "PIP_EXTRA_INDEX_URL" in printed
+    assert "CUDA" not in made.ensure()
 
 
 def test_a_missing_compiler_is_installed_or_the_reference_kernels_are_used(made: Copy) -> None:
