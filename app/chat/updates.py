@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from PySide6.QtCore import QObject, QStandardPaths, QTimer, Signal
 
-from app import UPDATE_ADDRESS, __version__
+from app import UPDATE_ADDRESS, UPDATE_KEY, __version__
 from app.domain.release import InstallKind, Release, Version, version_of
 from app.downloads.partial import hash_file
 from app.downloads.policy import DownloadError, Stopped
@@ -49,6 +49,7 @@ class Here:
     """This version and its surroundings; other values stand for another installation."""
 
     address: str = UPDATE_ADDRESS
+    key: str = UPDATE_KEY
     version: str = __version__
     installed: Callable[[], Installed] = installed
     downloads: Callable[[], Path] = lambda: Path(
@@ -176,12 +177,12 @@ class Updates(QObject):
         if not self._here.address or self._asking is not None:
             return
         self._asking = asking = Cancellation()
-        address, proxy = self._here.address, self._settings().proxy
+        here, proxy = self._here, self._settings().proxy
         self._set(checking=True, fault="")
 
         def ask() -> Release | WebError:
             try:
-                return fetch(address, proxy=proxy, cancellation=asking)
+                return fetch(here.address, key=here.key, proxy=proxy, cancellation=asking)
             except WebError as error:
                 return error
 

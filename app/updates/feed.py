@@ -7,9 +7,13 @@
                    "minimum": the oldest glibc, Windows or macOS}]}
 
 Only "format" and "version" are required, and other keys are ignored. The hash of each package is
-part of the description, so that a package may be on any server; the description itself is as
-trustworthy as the certificate of its server. It is not signed: neither the standard library nor
-a package that the app has on every system verifies signatures.
+part of the description, so that a package may be on any server. A signed description is the text of
+such an object inside another one, so that its bytes are known:
+
+    {"format": "tokonoma release", "signed": text, "signature": 128 hexadecimal digits, Ed25519}
+
+A build with an `UPDATE_KEY` takes nothing else. An old description stays signed, but no version is
+offered that is older than the app; that a newer one is kept back is not noticed.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from app.domain.release import InstallKind, Package, Release, version_of
 from app.net.http import Cancellation, WebError, check_address, send_request, status_error
 from app.net.ledger import Purpose
 from app.system.translation import tr
+from app.updates.signature import is_signed
 
 FORMAT = "tokonoma release"
 MAX_BYTES = 1 << 18
@@ -47,12 +52,14 @@ _MINIMUM = re.compile(r"\d{1,4}(\.\d{1,6}){0,3}")
 def fetch(
     address: str,
     *,
+    key: str = "",
     proxy: str = "",
     cancellation: Cancellation | None = None,
     seconds: float = MAX_SECONDS,
 ) -> Release:
     """Ask for the newest release; raises WebError, after `seconds` too. Blocks.
 
+    With a `key` the answer must be signed.
     Nothing is sent but the request itself, without the version of the app.
     """
     asking, is_late = cancellation or Cancellation(), threading.Event()
@@ -66,7 +73,7 @@ def fetch(
     limit.daemon = True
     limit.start()
     try:
-        return parse(_answer(address, host, proxy, seconds, asking), host)
+        return parse(_answer(address, host, proxy, seconds, asking), host, key)
     except WebError as error:
         if is_late.is_set():
             late = tr("{host} took too long to answer.", host=host)
@@ -104,13 +111,20 @@ def _answer(
         response.close()
 
 
-def parse(body: bytes, host: str) -> Release:
-    """The release that an answer describes; raises WebError."""
-    try:
-        found: object = json.loads(body)
-    except (ValueError, RecursionError):
-        found = None
-    values = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+def parse(body: bytes, host: str, key: str = "") -> Release:
+    """The release that an answer describes; raises WebError.
+
+    With a `key`, a public one in hexadecimal digits, the answer must be signed.
+    """
+    values = _object(body)
+    if key and values.get("format") == FORMAT and not _is_signed(values, key):
+        raise WebError(
+            tr("The description of the newest version from {host} has no valid signature.",
+               host=host),
+            tr("It may have been changed on its way. Try again later."),
+        )  # fmt: skip
+    if isinstance(signed := values.get("signed"), str):
+        values = _object(signed)
     text = values.get("version")
     version = version_of(text) if isinstance(text, str) and len(text) <= 100 else None
     if values.get("format") != FORMAT or version is None:
@@ -128,6 +142,27 @@ def parse(body: bytes, host: str) -> Release:
         page if isinstance(page, str) and _is_address(page) else "",
         packages,
     )
+
+
+def _object(text: str | bytes) -> dict[str, object]:
+    """The object that a text of JSON is; an empty one if it is none."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def _is_signed(values: dict[str, object], key: str) -> bool:
+    """Whether the inner text is signed with the key."""
+    texts = [values.get(name) for name in ("signed", "signature")]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    signed, signature = cast("list[str]", texts)
+    try:
+        return is_signed(signed.encode(), bytes.fromhex(signature), bytes.fromhex(key))
+    except ValueError:
+        return False
 
 
 def _package(row: object) -> Package | None:

@@ -19,6 +19,7 @@ from app.state.updates import GetPhase, UpdateState, UpdateStatus
 from app.system.worker import BackgroundWorker
 from app.updates.install import Installed
 from offline import clean_gate
+from signed_release import KEY, SIGNED
 from stage import until
 from update_server import UpdateServer, update_server
 
@@ -35,7 +36,7 @@ class Bench:
         self.time = 1_000_000_000.0
         self.started: list[Path] = []
         self.kind = InstallKind.SETUP
-        self.address = server.url
+        self.address, self.key = server.url, ""
         self.open()
 
     def open(self) -> None:
@@ -46,6 +47,7 @@ class Bench:
 
         here = Here(
             address=self.address,
+            key=self.key,
             version=self.version,
             installed=lambda: Installed(self.kind, "x86_64", self.folder / "app" / "tokonoma"),
             downloads=lambda: self.folder / "Downloads",
@@ -179,6 +181,38 @@ def test_a_weekly_check_that_fails_is_said_on_the_page_only(
 def test_what_is_not_newer_is_not_offered(bench: Bench, server: UpdateServer, version: str) -> None:
     server.release(version, setup_exe=PROGRAM)
     assert bench.check().newer is None
+
+
+def test_an_old_description_that_is_replayed_is_not_offered(
+    tmp_path: Path, server: UpdateServer
+) -> None:
+    """Its signature stays valid for ever."""
+    server.describe(SIGNED)
+    offered: dict[str, bool] = {}
+    for version in ("0.1.0", "0.2.0", "0.3.0"):
+        bench = Bench(tmp_path / version, server, version)
+        bench.close()
+        bench.key = KEY
+        bench.open()
+        status = bench.check()
+        assert status.fault == ""
+        offered[version] = status.newer is not None
+        bench.close()
+    assert offered == {"0.1.0": True, "0.2.0": False, "0.3.0": False}
+
+
+def test_an_unsigned_description_is_a_fault_for_a_build_with_a_key(
+    tmp_path: Path, server: UpdateServer
+) -> None:
+    server.release()
+    bench = Bench(tmp_path, server)
+    bench.close()
+    bench.key = KEY
+    bench.open()
+    status = bench.check()
+    assert status.newer is None
+    assert "has no valid signature." in status.fault
+    bench.close()
 
 
 def test_a_pre_release_is_offered_to_who_has_one(tmp_path: Path, server: UpdateServer) -> None:

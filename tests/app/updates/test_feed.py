@@ -17,6 +17,7 @@ from app.net.offline import gate
 from app.updates import feed
 from app.updates.feed import MAX_BYTES, fetch, parse
 from offline import clean_gate
+from signed_release import KEY, SIGNATURE, SIGNED, TEXT
 from update_server import UpdateServer, update_server
 
 
@@ -197,3 +198,55 @@ def test_other_wrong_values_count_as_missing(change: dict[str, Any]) -> None:
     found = parse(json.dumps({**GOOD, **change}).encode(), "a.example")
     assert (found.notes, found.page, found.packages) == ("", "", ())
     assert found.version == version_of("0.2.0")
+
+
+UNSIGNED = r"^The description of the newest version from a\.example has no valid signature\.$"
+
+
+def test_a_signed_description_is_read() -> None:
+    found = parse(json.dumps(SIGNED).encode(), "a.example", KEY)
+    assert (found.version, found.notes) == (version_of("0.2.0"), "Neu für alle.")
+
+
+def test_a_build_without_a_key_reads_a_signed_description() -> None:
+    assert parse(json.dumps(SIGNED).encode(), "a.example").version == version_of("0.2.0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"signed": TEXT.replace("0.2.0", "0.2.1")},
+        {"signed": TEXT + " "},
+        {"signed": None},
+        {"signed": {"format": feed.FORMAT, "version": "0.2.0"}},
+        {"signature": SIGNATURE[:-1] + "0"},
+        {"signature": SIGNATURE[:-2]},
+        {"signature": "no digits"},
+        {"signature": 7},
+        {"signature": None},
+    ],
+)
+def test_a_changed_or_unsigned_description_gives_one_sentence(change: dict[str, Any]) -> None:
+    body = json.dumps({**SIGNED, **GOOD, **change}).encode()
+    with pytest.raises(WebError, match=UNSIGNED):
+        parse(body, "a.example", KEY)
+
+
+@pytest.mark.parametrize("key", ["00" * 32, KEY[:-2], "no digits", KEY[::-1]])
+def test_another_key_gives_the_same_sentence(key: str) -> None:
+    with pytest.raises(WebError, match=UNSIGNED):
+        parse(json.dumps(SIGNED).encode(), "a.example", key)
+
+
+def test_values_beside_the_signed_text_do_not_count() -> None:
+    body = json.dumps({**SIGNED, "version": "9.0.0", "notes": "x", "packages": [PACKAGE]})
+    found = parse(body.encode(), "a.example", KEY)
+    assert (found.version, found.packages) == (version_of("0.2.0"), ())
+
+
+def test_the_answer_is_verified_with_the_key(server: UpdateServer) -> None:
+    server.describe(SIGNED)
+    assert fetch(server.url, key=KEY).version == version_of("0.2.0")
+    server.release("0.3.0")
+    with pytest.raises(WebError, match="has no valid signature"):
+        fetch(server.url, key=KEY)
