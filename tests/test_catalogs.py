@@ -63,6 +63,21 @@ def test_every_translation_has_the_placeholders_of_its_source(language: str) -> 
 
 
 @pytest.mark.parametrize("language", catalogs.languages())
+def test_a_text_that_states_its_count_states_it_for_every_number_but_one_and_two(
+    language: str,
+) -> None:
+    """Russian has one form for 1, 21 and 31: without the number, 21 would read as one."""
+    catalog = read_catalog(catalogs.catalog_file(language))
+    wrong = {
+        (many, catalog.form(one, many, count))
+        for one, many in (english for _, english, _ in translated(language) if len(english) == 2)
+        for count in range(3, 200)
+        if "{count}" in many and "{count}" not in catalog.form(one, many, count)
+    }
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("language", catalogs.languages())
 def test_every_plural_is_complete(language: str) -> None:
     count = catalogs.read(catalogs.catalog_file(language), language).num_plurals
     wrong = [

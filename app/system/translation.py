@@ -51,6 +51,7 @@ _MOST_DECIMALS = 6
 _WIDE_END = re.compile("[\u3002\uff01\uff1f\uff1b\uff1a][\u201d\u2019\u300d\u300f\uff09]*$")
 # One line of a catalog: the keyword of a string, and the string, which may go on below.
 _LINE = re.compile(r'^(?:(msgid|msgid_plural|msgstr|msgstr\[\d\]) )?(".*")\s*$', re.MULTILINE)
+_MANY = 5  # things, which no language counts as it counts one
 _PLURALS = re.compile(r"plural=([^;\n]+)")
 
 
@@ -69,9 +70,15 @@ class Catalog:
         return forms[min(self.plural(1), len(forms) - 1)]
 
     def form(self, one: str, many: str, count: int) -> str:
-        """The translation of a string for a count; the English one where there is none."""
+        """The translation of a string for a count; the English one where there is none.
+
+        Russian has one form for 1, 21 and 31: without the number it would speak of a single thing,
+        so there the others take the form of 5.
+        """
         index = self.plural(count)
         forms = self.forms.get(one, ())
+        if count > 1 and index == self.plural(1) and "{count}" not in "".join(forms):
+            index = self.plural(_MANY)
         return forms[index] if index < len(forms) else (one if count == 1 else many)
 
 

@@ -23,6 +23,10 @@ from app.system.translation import (
 )
 
 HEADER = 'msgid ""\nmsgstr ""\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n'
+RUSSIAN = (
+    "nplurals=3; plural=n % 10 == 1 && n % 100 != 11 ? 0 : n % 10 >= 2 && n % 10 <= 4 && "
+    "(n % 100 < 12 || n % 100 > 14) ? 1 : 2;"
+)
 ARABIC = (
     "nplurals=6; plural=(n == 0 ? 0 : n == 1 ? 1 : n == 2 ? 2 : n % 100 >= 3 && n % 100 <= 10 ? 3 "
     ": n % 100 >= 11 && n % 100 <= 99 ? 4 : 5);"
@@ -81,6 +85,20 @@ def test_arabic_has_six_forms(tmp_path: Path) -> None:
     use(read_catalog(written(tmp_path, entry, header=header)))
     found = [trn("{count} chat", "{count} chats", n) for n in (0, 1, 2, 3, 10, 11, 99, 100, 103)]
     assert [int(each[-1]) for each in found] == [0, 1, 2, 3, 3, 4, 4, 5, 3]
+
+
+def test_a_text_without_its_number_takes_the_form_of_one_for_one_alone(tmp_path: Path) -> None:
+    forms = 'msgstr[0] "файл"\nmsgstr[1] "файлы"\nmsgstr[2] "файлы"'
+    header = f'msgid ""\nmsgstr ""\n"Plural-Forms: {RUSSIAN}\\n"'
+    use(read_catalog(written(tmp_path, f'msgid "A"\nmsgid_plural "As"\n{forms}', header=header)))
+    assert [trn("A", "As", count) for count in (1, 2, 5, 21, 31)] == ["файл", *["файлы"] * 4]
+
+
+def test_a_text_with_its_number_has_the_form_of_one_for_twenty_one(tmp_path: Path) -> None:
+    forms = 'msgstr[0] "{count} чат"\nmsgstr[1] "{count} чата"\nmsgstr[2] "{count} чатов"'
+    header = f'msgid ""\nmsgstr ""\n"Plural-Forms: {RUSSIAN}\\n"'
+    use(read_catalog(written(tmp_path, f'msgid "A"\nmsgid_plural "As"\n{forms}', header=header)))
+    assert [trn("A", "As", n) for n in (1, 3, 21, 25)] == ["1 чат", "3 чата", "21 чат", "25 чатов"]
 
 
 def test_a_damaged_catalog_is_an_error_and_no_crash(tmp_path: Path) -> None:
