@@ -20,7 +20,7 @@ import contents
 import fetch
 import native
 from environment import ROOT, Trouble, child_environment, last_lines, locked, say, venv_python
-from linux import metainfo
+from linux import icu_data, metainfo
 from release_notes import version
 from windows import files as windows_files
 from windows import wine
@@ -65,6 +65,8 @@ def build(folder: Path | None = None, system: str = sys.platform) -> Path:
         if system == "linux":
             say("Stripping the largest libraries…")
             _strip(made)
+            for library in made.rglob("libicudata.so.*"):
+                icu_data.shrink(library)
             clear_run_paths(made)
             add_linux_files(made, inner)
             _set_modes(made)
