@@ -25,6 +25,8 @@ _NONE = Version(-1, 0, 0)
 _INTERNAL, _GONE = "_internal", "_internal.deleted"
 # All that a package puts beside it; what else is in the folder is the user's.
 _FILES = ("tokonoma", "Tokonoma.exe", "install.sh", "register.ps1", "README.txt", "LICENSE.txt")
+_SHARE = "share"  # menu entry, icons, manual of an archive: files of these names
+_OWN = ("tokonoma.", "app.tokonoma.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,18 @@ class History:
         """
         stored = self._read()
         last = stored.get("last")
-        if last != self._version or self._version not in self._versions():
-            versions = self._versions()
-            row = versions.pop(self._version, {})
-            folder = str(self._here.folder)
+        versions, folder = self._versions(), str(self._here.folder)
+        row = versions.pop(self._version, {})
+        if last != self._version or row.get("folder") != folder:
             answered = row.get("answered") is True and row.get("folder") == folder
+            # What was in this folder before was replaced by this version.
+            versions = {
+                name: each for name, each in versions.items() if each.get("folder") != folder
+            }
             versions[self._version] = {**row, "folder": folder, "answered": answered}
             newest = sorted(versions, key=self._order)[-_MOST:]
             kept = {version: versions[version] for version in newest}
             json_file.write(self._path, {"last": self._version, "versions": kept})
-        elif self._versions()[self._version].get("folder") != str(self._here.folder):
-            self._note(folder=str(self._here.folder), answered=False)  # it was moved
         return isinstance(last, str) and last != self._version
 
     def note_answer(self) -> None:
@@ -105,7 +108,7 @@ class History:
 
         The folders of packages belong to the system's package manager, and are not among them.
         """
-        own, here = version_of(self._version), self._here.folder
+        own, here = version_of(self._version), self._here.folder.resolve()
         if not self.has_answered or own is None:
             return []
         if self._here.kind not in (InstallKind.ARCHIVE, InstallKind.PORTABLE):
@@ -113,7 +116,8 @@ class History:
         found: list[Former] = []
         for version, row in self._versions().items():
             folder, other = Path(str(row.get("folder", ""))), version_of(version)
-            apart = here != folder and folder not in here.parents and here not in folder.parents
+            place = folder.resolve()  # a folder may have two paths, by a link above it
+            apart = not here.is_relative_to(place) and not place.is_relative_to(here)
             if other is not None and other < own and apart and is_folder_of_app(folder):
                 found.append(Former(version, folder))
         return found
@@ -173,7 +177,14 @@ def remove(folder: Path) -> None:
     for name in _FILES:
         disk_files.delete(folder / name)
     with suppress(OSError):
-        disk_files.delete_folder(folder / "share")
+        if _is_own_share(folder / _SHARE):
+            disk_files.delete_folder(folder / _SHARE)
     disk_files.delete_folder(gone)
     with suppress(OSError):  # there are other files in it
         folder.rmdir()
+
+
+def _is_own_share(folder: Path) -> bool:
+    """Whether all files in a folder are of the app: in ~/.local, "share" has those of all programs."""
+    files = (name for _, _, names in os.walk(folder) for name in names)
+    return not folder.is_symlink() and all(name.startswith(_OWN) for name in files)

@@ -136,6 +136,42 @@ def test_files_of_the_user_in_the_folder_stay(tmp_path: Path) -> None:
         remove(tmp_path / "old")
 
 
+def test_the_share_folder_is_deleted_only_if_all_in_it_is_of_the_app(tmp_path: Path) -> None:
+    for name, files in {
+        "apart": ("applications/tokonoma.desktop", "icons/hicolor/48x48/apps/tokonoma.png"),
+        "local": ("applications/tokonoma.desktop", "keyrings/login.keyring"),
+    }.items():
+        installation(tmp_path / name)
+        for file in files:
+            (path := tmp_path / name / "share" / file).parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"content")
+        remove(tmp_path / name)
+    assert not (tmp_path / "apart").exists()
+    assert (tmp_path / "local/share/keyrings/login.keyring").read_bytes() == b"content"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a symbolic link")
+def test_this_version_is_not_offered_by_another_path_of_its_folder(tmp_path: Path) -> None:
+    record = tmp_path / "updates.json"
+    installation(tmp_path / "real" / "Tokonoma")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for version, place in (("0.1.0", "real"), ("0.2.0", "link")):  # updated in place
+        made = history(record, version, tmp_path / place / "Tokonoma" / "tokonoma", ARCHIVE)
+        made.note_start()
+        made.note_answer()
+    assert made.former() == []
+
+
+def test_a_folder_that_a_newer_version_was_put_into_is_not_offered(tmp_path: Path) -> None:
+    record = tmp_path / "updates.json"
+    one, other = (installation(tmp_path / name) for name in ("one", "other"))
+    for version, program in (("0.1.0", one), ("0.3.0", one), ("0.2.0", other)):
+        made = history(record, version, program, ARCHIVE)
+        made.note_start()
+        made.note_answer()
+    assert made.former() == []
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'{"checked": "x", "last": 5, "versions": [1]}', b'{"checked": -1}',
                 b'{"checked": true, "versions": {"0.1.0": "x"}, "offered": null}']
