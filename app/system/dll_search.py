@@ -25,5 +25,5 @@ def leave_out_working_folder(kernel: Any = None) -> None:
     kernel.SetDefaultDllDirectories(_DEFAULT_FOLDERS)
     # Loads that name their own way of searching leave it out as well where a folder is set in its
     # place, as PyInstaller sets that of a bundle; an empty name only takes it away.
-    if not kernel.GetDllDirectoryW(0, None):
+    if kernel.GetDllDirectoryW(0, None) <= 1:  # the space that its name takes, with an end mark
         kernel.SetDllDirectoryW("")

@@ -29,8 +29,8 @@ STARTED = "import app.__main__\n"
 class Kernel:
     """The three functions of kernel32, which record what they are called with."""
 
-    def __init__(self, folder_bytes: int) -> None:
-        self.folder_bytes = folder_bytes
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.calls: list[object] = []
 
     def SetDefaultDllDirectories(self, flags: int) -> int:  # noqa: N802
@@ -39,7 +39,7 @@ class Kernel:
 
     def GetDllDirectoryW(self, size: int, _text: None) -> int:  # noqa: N802
         assert size == 0
-        return self.folder_bytes
+        return len(self.folder) + 1  # what it needs: the name and its end mark
 
     def SetDllDirectoryW(self, folder: str) -> int:  # noqa: N802
         self.calls.append(folder)
@@ -47,13 +47,13 @@ class Kernel:
 
 
 def test_the_working_folder_is_left_out() -> None:
-    kernel = Kernel(0)
+    kernel = Kernel("")
     leave_out_working_folder(kernel)
     assert kernel.calls == [0x1000, ""]
 
 
 def test_the_folder_of_a_bundle_stays() -> None:
-    kernel = Kernel(40)
+    kernel = Kernel(r"C:\bundle")
     leave_out_working_folder(kernel)
     assert kernel.calls == [0x1000]
 
