@@ -23,9 +23,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Pause = Callable[[float], object]  # waits for so many seconds; may raise to stop
+_Cause = tuple[type[BaseException], BaseException, object]  # as sys.exc_info has it
 
-# Windows' errors of a file that is open elsewhere: access denied, sharing violation, locked, about
-# to be deleted (also what is in a folder), mapped. The first one is also that of a missing right, which waiting does not mend.
+# Windows' errors of a file that is open elsewhere: ERROR_ACCESS_DENIED (that of a missing right too,
+# which waiting does not mend), ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION, ERROR_DIR_NOT_EMPTY (of
+# a folder in which files are about to be deleted), ERROR_DELETE_PENDING, ERROR_USER_MAPPED_FILE.
 _BUSY = frozenset((5, 32, 33, 145, 303, 1224))
 _BUSY_SECONDS = 2.0  # for which a refused change is tried again
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two attempts
@@ -41,19 +43,20 @@ def is_busy(error: OSError) -> bool:
 def retried(
     change: Callable[[], T], seconds: float = _BUSY_SECONDS, pause: Pause = time.sleep
 ) -> T:
-    """Do a change, again and again for so many seconds while Windows says that a file is open.
+    """Do a change, again and again while Windows says that a file is open.
 
-    Raises the last OSError, and what `pause` raises.
+    Waits for so many seconds in all, by no clock: one of Windows counts the computer's sleep. Raises
+    the last OSError, and what `pause` raises.
     """
-    end = time.monotonic() + seconds
-    wait = _FIRST_PAUSE
+    waited, wait = 0.0, _FIRST_PAUSE
     while True:
         try:
             return change()
         except OSError as error:
-            if not is_busy(error) or time.monotonic() + wait > end:
+            if not is_busy(error) or waited + wait > seconds:
                 raise
         pause(wait)
+        waited += wait
         wait = min(2 * wait, _LONGEST_PAUSE)
 
 
@@ -86,9 +89,14 @@ def delete(path: Path) -> None:
 
 
 def delete_folder(path: Path) -> None:
-    """Delete a folder with all in it; one that is not there is no error. Raises OSError."""
+    """Delete a folder with all in it, but no link to one; one that is not there is no error.
 
-    def unmark(change: Callable[[str], None], name: str, cause: object) -> None:
+    Raises OSError.
+    """
+
+    def unmark(change: Callable[[str], None], name: str, cause: _Cause) -> None:
+        if change not in (os.unlink, os.rmdir):  # a folder that cannot be listed, a link
+            raise cause[1]
         _unmarked(name, lambda: change(name))
 
     with suppress(FileNotFoundError):
@@ -109,8 +117,8 @@ def write(path: Path, pieces: Iterable[bytes | memoryview], *, temporary: str = 
     """Write a file by atomic replace, for its owner only; returns its size in bytes.
 
     An existing file at `path` stays until the new one is synced to the disk. What a crash leaves is
-    called `temporary`, or else has a name of its own that ends in ".tmp". The new name is on the
-    disk after `sync_folder`. Raises OSError, and what `pieces` raises.
+    called `temporary`, or else by a random name that ends in ".tmp". The new name is on the disk
+    after `sync_folder`. Raises OSError, and what `pieces` raises.
     """
     fresh = path.with_name(temporary or f".{path.name}.{secrets.token_hex(4)}.tmp")
     if temporary:

@@ -50,6 +50,16 @@ def test_a_file_that_stays_open_is_an_error_after_the_limit(
     assert path.read_bytes() == b"old"
 
 
+def test_the_sleep_of_the_computer_is_not_counted_as_waiting(
+    tmp_path: Path, busy: BusyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(0, 10**9, 3600))  # a clock that counts it: an hour between two looks
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(times)))
+    busy.hold(path := _written(tmp_path / "model"))
+    disk_files.delete(path)
+    assert not path.exists()
+
+
 def test_waiting_can_be_stopped(tmp_path: Path, busy: BusyFiles) -> None:
     busy.hold(source := _written(tmp_path / "part"), 1_000_000)
 
@@ -122,6 +132,25 @@ def test_a_folder_is_deleted_with_all_in_it(tmp_path: Path, busy: BusyFiles) -> 
     disk_files.delete_folder(tmp_path / "old")
     disk_files.delete_folder(tmp_path / "old")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_a_folder_is_an_error_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (link := tmp_path / "link").symlink_to(tmp_path / "models")
+    with pytest.raises(OSError, match="symbolic link"):
+        disk_files.delete_folder(link)
+    assert link.is_symlink()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may list every folder")
+def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
+    (inner := tmp_path / "old" / "inner").mkdir(parents=True)
+    inner.chmod(0)
+    try:
+        with pytest.raises(PermissionError):
+            disk_files.delete_folder(tmp_path / "old")
+    finally:
+        inner.chmod(0o700)
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="elsewhere an open file can be deleted")
