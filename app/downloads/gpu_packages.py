@@ -243,7 +243,7 @@ def remove_others(folder: Path, kept: str = "", wanted: WheelList | None = None)
     `wanted` is the list whose unfinished installation stays. What cannot be deleted now, because a
     process has it open, is deleted another time.
     """
-    stays = {kept, *([_REMOVED] if kept else []), "active.json", "tried.json", "loading.json"}
+    stays = {kept, *([_REMOVED] if kept else []), *gpu_support.STATE_FILES}
     if wanted is not None and wanted.name != kept:
         final = folder / wanted.name
         stays |= {_DOWNLOADS, _UNPACKED, final.name, _unpacking(final).name}

@@ -8,9 +8,9 @@ driver that runs now, and did not end the last process that loaded it.
 In the folder `gpu` of the user's data:
 
 - `active.json`: which folder is used, with the sizes of its libraries;
-- `tried.json`: the driver that it was tried with, and the error if it failed; such a one is tried
-  again after the computer was started again;
-- `loading.json`: there while a process loads it; left behind by one that crashed.
+- `tried.json`: the driver and GPUs that it was tried with, and the error if it failed; such a one is
+  tried again after the computer was started again;
+- `loading`: locked by the process that loads it, and left behind, not locked, by one that crashed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from types import ModuleType
 from typing import Any, NoReturn, cast
 
 from engine.machine import disk_files
+from engine.machine.file_lock import FileLock, FileLockHeld
 from engine.machine.gpu_wheels import read_list
 from engine.machine.nvidia import NvidiaGPU, nvidia_gpus, version_of
 
 TRIAL_FLAG = "--try-gpu-support"  # of the program: be the process that tries a folder
 _REPLACED = ("torch", "torchgen", "functorch", "triton")  # packages taken from the folder first
 _TRIAL_SECONDS = 300.0  # torch's libraries are read from a slow disk
-_ACTIVE, _TRIED, _LOADING = "active.json", "tried.json", "loading.json"
+_ACTIVE, _TRIED, _LOADING = "active.json", "tried.json", "loading"
+STATE_FILES = (_ACTIVE, _TRIED, _LOADING)
 _BOOT = Path("/proc/sys/kernel/random/boot_id")  # Linux
 _LIBRARIES = (".so", ".dll", ".pyd")
 _log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ class _Finder(MetaPathFinder):
         self.folder, self._gpus = folder, gpus
         self.status = GPUSupport(GPUSupportUse.UNDECIDED)
         self.place: Path | None = None  # where torch and Triton are taken from, both or none
+        self.loading: FileLock | None = None  # of the file that is there while it is loaded
         self._deciding = threading.RLock()
 
     def find_spec(
@@ -94,8 +97,7 @@ class _Finder(MetaPathFinder):
     def _decide(self) -> GPUSupport:
         use, detail, active = _usable(self.folder, self._gpus)
         if use is GPUSupportUse.IN_USE:
-            if not (self.folder / _LOADING).exists():
-                _write(self.folder / _LOADING, {"process": os.getpid()})
+            self.loading = _mark(self.folder)
             self.place = active
             sys.path.append(str(active))  # last: packages that the program has too are its own
         elif use is not GPUSupportUse.NONE:
@@ -136,7 +138,7 @@ def load() -> None:
         _start_driver()
     except Exception as error:  # noqa: BLE001  torch and the driver raise many types
         _fail(_finder, error)
-    _unmark(_finder.folder)
+    _unmark(_finder)
 
 
 def give_up(error: BaseException) -> bool:
@@ -147,7 +149,7 @@ def give_up(error: BaseException) -> bool:
     if _finder is None or _finder.status.use is not GPUSupportUse.IN_USE:
         return False
     _fail(_finder, error)
-    _unmark(_finder.folder)
+    _unmark(_finder)
     sys.path.remove(str(_finder.place))
     _finder.place = None
     for name in [each for each in sys.modules if each.partition(".")[0] in _REPLACED]:
@@ -158,7 +160,7 @@ def give_up(error: BaseException) -> bool:
 def end() -> None:
     """The process ends as it should: what it has not loaded by now did not crash it."""
     if _finder is not None and _finder.status.use is GPUSupportUse.IN_USE:
-        _unmark(_finder.folder)
+        _unmark(_finder)
 
 
 # --- called by what installs it -------------------------------------------------------------------
@@ -195,7 +197,7 @@ def active_name(folder: Path) -> str:
 
 
 def trial(folder: Path) -> str:
-    """Import torch from `folder` in a new process and start the driver; "" or what went wrong.
+    """Import torch from `folder` in a new process and compute on the GPU; "" or what went wrong.
 
     Blocks for some seconds.
     """
@@ -240,6 +242,7 @@ def try_here(folder: str) -> NoReturn:
         import triton  # noqa: F401, PLC0415  the folder's; it is needed after the driver
 
         _start_driver()
+        _compute()
     except BaseException as error:  # noqa: BLE001  the process ends, and its parent says why
         sys.stderr.write(f"\n{_words(error)}\n")
         sys.stderr.flush()
@@ -279,16 +282,17 @@ def _usable(
     present = gpus()
     if not present:
         return GPUSupportUse.NO_GPU, "", place
-    driver = present[0].driver
+    driver, names = present[0].driver, [gpu.name for gpu in present]
     if version_of(driver) < version_of(wanted.driver):
         return GPUSupportUse.OLD_DRIVER, driver, place
     if missing := _missing(place, active.get("libraries")):
         return GPUSupportUse.INCOMPLETE, missing, place
     tried = _read(folder / _TRIED)
-    is_known = (tried.get("folder"), tried.get("driver")) == (name, driver)
+    now = {"folder": name, "driver": driver, "gpus": names}
+    is_known = all(tried.get(key) == value for key, value in now.items())
     # A driver that failed may work after the computer was started again.
     if not is_known or (tried.get("error") and tried.get("boot") != _boot()):
-        tried = {"folder": name, "driver": driver, "error": trial(place), "boot": _boot()}
+        tried = {**now, "error": trial(place), "boot": _boot()}
         _write(folder / _TRIED, tried)
     if error := tried.get("error"):
         return GPUSupportUse.FAILED, str(error), place
@@ -296,22 +300,16 @@ def _usable(
 
 
 def _crashed(folder: Path) -> bool:
-    """Whether a process ended while it loaded the folder."""
-    try:
-        process = int(_read(folder / _LOADING).get("process", 0))
-    except (TypeError, ValueError):
-        process = 0
+    """Whether a process ended while it loaded the folder, also with the whole computer."""
     if not (folder / _LOADING).exists():
         return False
-    if sys.platform == "win32" or process <= 0:
-        return True
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # of another user
+        FileLock(folder / _LOADING).release()
+    except FileLockHeld:  # a process is loading it right now
         return False
-    return False  # it is loading right now
+    except OSError:
+        return True
+    return True
 
 
 def _missing(place: Path, libraries: object) -> str:
@@ -338,6 +336,14 @@ def _start_driver() -> None:
     torch.cuda.mem_get_info(0)
 
 
+def _compute() -> None:
+    """Run a kernel of torch, which a GPU that this build is not made for refuses."""
+    import torch  # noqa: PLC0415  the folder's
+
+    if torch.ones(2, device="cuda").sum().item() != 2:
+        raise ArithmeticError("The GPU computes wrongly.")
+
+
 def _fail(finder: _Finder, error: BaseException) -> None:
     """Keep the error of the folder, for this driver: the next start does not use it."""
     _log.warning("GPU support failed", exc_info=error)
@@ -360,9 +366,28 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}"[:500] if first else type(error).__name__
 
 
-def _unmark(folder: Path) -> None:
+def _mark(folder: Path) -> FileLock | None:
+    """Lock the file that tells of a crash; None if it cannot be written, or another process has it."""
+    try:
+        lock = FileLock(folder / _LOADING)
+    except (OSError, FileLockHeld) as error:
+        _log.warning("%s could not be locked: %s", _LOADING, error)
+        return None
     with suppress(OSError):
-        disk_files.delete(folder / _LOADING)
+        disk_files.sync_folder(folder)
+    return lock
+
+
+def _unmark(finder: _Finder) -> None:
+    """Delete the file that tells of a crash, if this process made it."""
+    if finder.loading is None:
+        return
+    if sys.platform == "win32":  # it deletes no open file
+        finder.loading.release()
+    with suppress(OSError):
+        disk_files.delete(finder.folder / _LOADING)
+    finder.loading.release()
+    finder.loading = None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -385,5 +410,5 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
 def _replace(path: Path, values: Mapping[str, object]) -> None:
     """Atomically write a JSON file. Raises OSError."""
     text = json.dumps(values, indent=1).encode("ascii")
-    disk_files.write(path, [text], temporary=f"{path.name}.new")
+    disk_files.write(path, [text])  # two processes may write it at once
     disk_files.sync_folder(path.parent)

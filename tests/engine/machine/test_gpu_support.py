@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from engine import gpu_support, read_gpu_wheels
+from engine import FileLock, gpu_support, read_gpu_wheels
 from gpu_packages import CUDA, FILES, TORCH, unpack, wheels, write_list
 
 ROOT = Path(__file__).parents[3]
+NO_KERNEL = "CUDA error: no kernel image is available"  # of a GPU that torch is not built for
 # The program's own torch; then what a process does first, and what it prints of it.
 OWN = "__version__ = '2.13.0+cpu'\nfrom . import version\ndef set_grad_enabled(on): pass\n"
 SCRIPT = """
@@ -84,7 +85,7 @@ def installed(tmp_path: Path) -> Installed:
 
 def test_torch_comes_from_the_folder(installed: Installed) -> None:
     assert installed.start() == ("2.13.0+cu130", "undecided", "in use", "")
-    assert not (installed.folder / "loading.json").exists(), "it has loaded"
+    assert not (installed.folder / "loading").exists(), "it has loaded"
     assert json.loads((installed.folder / "tried.json").read_text(encoding="utf-8"))["error"] == ""
 
 
@@ -98,6 +99,10 @@ def test_it_is_tried_once_for_a_driver(installed: Installed) -> None:
         json.dumps({**values, "driver": "575.1", "error": "planted"}), encoding="utf-8"
     )
     assert installed.start()[2] == "in use", "another driver: tried again"
+    tried.write_text(
+        json.dumps({**values, "gpus": ["NVIDIA Tesla K80"], "error": "planted"}), encoding="utf-8"
+    )
+    assert installed.start()[2] == "in use", "another GPU: tried again"
     if sys.platform == "linux":
         tried.write_text(
             json.dumps({**values, "boot": "another", "error": "planted"}), encoding="utf-8"
@@ -156,6 +161,21 @@ def test_a_crash_while_loading_is_not_repeated(installed: Installed) -> None:
     assert installed.start()[2] == "in use"
 
 
+def test_a_file_that_a_crash_left_counts_whatever_else_runs(installed: Installed) -> None:
+    loading = installed.folder / "loading"
+    loading.write_text(json.dumps({"process": os.getpid()}), encoding="utf-8")
+    assert installed.start()[2] == "crashed", "numbers of processes are given again"
+
+
+def test_another_process_that_loads_it_has_not_crashed(installed: Installed) -> None:
+    lock = FileLock(installed.folder / "loading")
+    try:
+        assert installed.start()[2] == "in use"
+        assert (installed.folder / "loading").exists(), "it tells of the other process"
+    finally:
+        lock.release()
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -163,6 +183,11 @@ def test_a_crash_while_loading_is_not_repeated(installed: Installed) -> None:
         ("raise ImportError('libcudart.so.13: no such file')\n", "libcudart.so.13: no such file"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
         ("from . import version\nversion.cuda = None\n", "not a build for CUDA"),
+        (
+            TORCH
+            + f"class ones:\n  def __init__(self, *_, **__): raise RuntimeError('{NO_KERNEL}')\n",
+            NO_KERNEL,
+        ),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="the numbers of signals")
@@ -172,7 +197,7 @@ def test_what_does_not_work_shows_in_its_trial(tmp_path: Path, code: str, reason
         version, _, use, detail = broken.start()
         assert (version, use) == ("2.13.0+cpu", "failed")
         assert reason in detail
-    assert not (broken.folder / "loading.json").exists()
+    assert not (broken.folder / "loading").exists()
 
 
 def test_triton_is_tried_too(tmp_path: Path) -> None:
