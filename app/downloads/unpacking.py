@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -22,6 +23,11 @@ _CHUNK = 1 << 20  # bytes
 _LEFT_OUT = ("torch/include/", "torch/share/", "torch/test/")
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _RESERVED = set('<>:"|?*\\')
+# RuntimeError: an encrypted file, or a compression that is not known.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, csv.Error),
+    *(EOFError, LookupError, RuntimeError, ValueError),
+)
 
 
 def unpack(
@@ -42,29 +48,37 @@ def unpack(
                 target = _target(entry, wheel)
                 if target is not None:
                     _unpack_file(archive, entry, folder / target, hashes, wheel, check_stop)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+    except _DAMAGE as error:
         raise _damaged(wheel, str(error)) from error
 
 
 def verify(folder: Path, check_stop: Callable[[], None] = lambda: None) -> bool:
-    """Whether every unpacked file has the hash in the RECORD of its package."""
-    records = sorted(folder.glob("*.dist-info/RECORD"))
-    for record in records:
-        for name, hash in _rows(record.read_bytes()).items():
-            target = _path(name)
-            if target is None or not hash:
-                continue
-            running = hashlib.sha256()
-            try:
-                with open(disk_files.system_path(folder / target), "rb", buffering=0) as file:
-                    while chunk := file.read(_CHUNK):
-                        check_stop()
-                        running.update(chunk)
-            except FileNotFoundError:
+    """Whether every unpacked file has the hash in the RECORD of its package, and is in one.
+
+    A power cut may have emptied a RECORD too: then files are in none.
+    """
+    hashes: dict[Path, str] = {}
+    try:
+        for record in folder.glob("*.dist-info/RECORD"):
+            for name, hash in _rows(record.read_bytes()).items():
+                if (target := _path(name)) is not None:
+                    hashes[folder / target] = hash
+        for path, hash in hashes.items():
+            if hash and _file_hash(path, check_stop) != hash:
                 return False
-            if _text(running.digest()) != hash:
-                return False
-    return bool(records)
+    except (FileNotFoundError, csv.Error, ValueError):
+        return False
+    unpacked = (path for path in folder.rglob("*") if not path.is_dir())
+    return bool(hashes) and all(path in hashes or path.name in _UNHASHED[1:] for path in unpacked)
+
+
+def _file_hash(path: Path, check_stop: Callable[[], None]) -> str:
+    running = hashlib.sha256()
+    with open(disk_files.system_path(path), "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            check_stop()
+            running.update(chunk)
+    return _text(running.digest())
 
 
 def _unpack_file(
@@ -114,7 +128,9 @@ def _target(entry: zipfile.ZipInfo, wheel: Path) -> PurePosixPath | None:
     """Where a file goes below the folder; None if it is left out. Raises DownloadError."""
     path, mode = PurePosixPath(entry.filename), entry.external_attr >> 16
     special = stat.S_IFMT(mode) not in (0, stat.S_IFREG)
-    if special or path.is_absolute() or ".." in path.parts or _RESERVED & {*entry.filename}:
+    # Windows leaves out spaces and dots at the end of a name, so that ".. " is the folder above.
+    odd = any(part[-1] in ". " for part in path.parts)
+    if special or path.is_absolute() or odd or _RESERVED & {*entry.filename}:
         raise _damaged(wheel, entry.filename)
     return _path(entry.filename)
 

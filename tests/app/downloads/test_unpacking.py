@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import random
 import sys
 import zipfile
 from pathlib import Path
@@ -56,7 +58,10 @@ def test_files_are_where_they_belong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../outside.py", "/outside.py", "torch/../../outside.py", "..\\outside.py", "C:/outside.py"],
+    [
+        *("../outside.py", "/outside.py", "torch/../../outside.py", "..\\outside.py"),
+        *("C:/outside.py", ".. /outside.py", "torch/outside.py."),
+    ],
 )
 def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     file, content = wheel("torch", "2.13.0", {**FILES, name: "planted"})
@@ -117,6 +122,24 @@ def test_a_damaged_file_is_found_later(tmp_path: Path) -> None:
     place.unlink()
     assert not verify(tmp_path / "to")
     assert not verify(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("content", [b"", bytes(500)])
+def test_a_list_of_files_that_a_power_cut_emptied_is_found(tmp_path: Path, content: bytes) -> None:
+    for file, body in (wheel("torch", "2.13.0", FILES), wheel("triton", "3.7.1", TRITON)):
+        unpack(written(tmp_path, file, body), tmp_path / "to", MANY)
+    (tmp_path / "to/torch-2.13.0.dist-info/RECORD").write_bytes(content)
+    assert not verify(tmp_path / "to")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_damaged_wheel_is_an_error_of_one_sentence(tmp_path: Path, seed: int) -> None:
+    file, content = wheel("torch", "2.13.0", FILES)
+    body, chance = bytearray(content), random.Random(seed)
+    for _ in range(20):
+        body[chance.randrange(len(body))] = chance.randrange(256)
+    with contextlib.suppress(DownloadError):  # damage of a time or comment changes nothing
+        unpack(written(tmp_path, file, bytes(body)), tmp_path / "to", MANY)
 
 
 def test_it_can_be_stopped(tmp_path: Path) -> None:
