@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -136,7 +135,7 @@ class GPUInstall:
             self._enter(InstallStep.CHECKING)
             if not verify(unpacking, self._check_stop):
                 disk_files.delete(record)
-                shutil.rmtree(disk_files.system_path(unpacking))
+                disk_files.delete_folder(unpacking)
                 raise DownloadError(
                     tr("The part that was installed before is damaged. It was deleted."),
                     tr("Try again."),
@@ -247,14 +246,11 @@ def remove_others(folder: Path, kept: str = "", wanted: WheelList | None = None)
     if wanted is not None and wanted.name != kept:
         final = folder / wanted.name
         stays |= {_DOWNLOADS, _UNPACKED, final.name, _unpacking(final).name}
-    with suppress(OSError):
-        for path in list(folder.iterdir()):
-            if path.name in stays:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(disk_files.system_path(path), ignore_errors=True)
-            else:
-                disk_files.delete(path)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in stays:
+            with suppress(OSError):
+                is_folder = path.is_dir() and not path.is_symlink()
+                (disk_files.delete_folder if is_folder else disk_files.delete)(path)
 
 
 def _unpacking(final: Path) -> Path:

@@ -170,7 +170,9 @@ class GPUSupportController(QObject):
     def _on_found(self, found: _Found) -> None:
         if self._install is not None:
             return
-        gpu, wanted, used = next(iter(found.gpus), None), self._wanted, self._used()
+        wanted, used = self._wanted, self._used()
+        # An old card may drive the screen beside one that computes.
+        gpu = max(found.gpus, key=lambda each: (each.capability, each.total_bytes), default=None)
         view = GPUView(
             gpu=gpu.name if gpu is not None else "",
             memory_bytes=gpu.total_bytes if gpu is not None else 0,

@@ -24,8 +24,9 @@ from app.downloads.gpu_packages import (
 from app.downloads.policy import DownloadError, InstallProgress, InstallStep, Stopped
 from app.net.ledger import Purpose
 from app.net.offline import gate
+from busy_files import BusyFiles
 from downloading import QUICK
-from engine import WheelList, gpu_support, read_gpu_wheels
+from engine import WheelList, disk_files, gpu_support, read_gpu_wheels
 from gpu_packages import CUDA, wheels, write_list
 from hostile_hub import Fault, Hub
 
@@ -256,6 +257,19 @@ def test_removal_leaves_nothing_but_what_is_unfinished(
     remove_others(folder)
     assert not list(folder.iterdir())
     remove_others(folder / "nothing")
+
+
+def test_what_cannot_be_deleted_keeps_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = BusyFiles(monkeypatch)
+    for number in range(8):  # half of them are busy, in whatever order the folder lists them
+        (folder / f"{number}.json").parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.json").write_bytes(b"")
+        busy.hold(folder / f"{number}.json", 1000 * (number % 2))
+    monkeypatch.setattr(disk_files.retried, "__defaults__", (0.0, time.sleep))
+    remove_others(folder)
+    assert {path.name for path in folder.iterdir()} == {f"{odd}.json" for odd in (1, 3, 5, 7)}
 
 
 def kills(folder: Path, wanted: WheelList, list: Path, count: int, seed: int) -> int:

@@ -181,6 +181,13 @@ def test_an_old_driver_or_gpu_is_named_before_anything_is_fetched(computer: Comp
     assert not computer.view.can_get
 
 
+def test_an_old_gpu_beside_a_better_one_is_no_obstacle(computer: Computer) -> None:
+    old = replace(GPU, name="NVIDIA GeForce GT 710", total_bytes=1 << 30, capability=(3, 5))
+    computer.gpus = (old, GPU)
+    view = computer.start()
+    assert (view.phase, view.gpu) == (GPUPhase.OFFERED, GPU.name)
+
+
 def test_a_failed_download_says_why_and_goes_on_later(computer: Computer, hub: Hub) -> None:
     computer.start()
     hub.faults.append(Fault(status=404))
