@@ -8,8 +8,11 @@ models is kept, and written before the files are renamed: whatever a crash leave
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
+import stat
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -55,6 +58,8 @@ def planned(path: Path, *, linked: bool, now: float) -> TrashedModel:
 def move_to_trash(model: TrashedModel) -> None:
     """Rename all files of a model to hidden names. Raises OSError, with all renames undone."""
     _rename(model.moves)
+    for _, aside in model.moves:
+        _set_hidden(aside, hidden=True)
 
 
 def restore_from_trash(model: TrashedModel) -> None:
@@ -63,6 +68,8 @@ def restore_from_trash(model: TrashedModel) -> None:
         if os.path.lexists(place):
             raise FileExistsError(place)
     _rename([(aside, place) for place, aside in model.moves])
+    for place, _ in model.moves:
+        _set_hidden(place, hidden=False)
 
 
 def delete_trashed(model: TrashedModel) -> None:
@@ -92,6 +99,15 @@ def _rename(moves: Sequence[tuple[Path, Path]]) -> None:
             with contextlib.suppress(OSError):
                 disk_files.rename(after, before)
         raise
+
+
+def _set_hidden(path: Path, *, hidden: bool) -> None:
+    """Hide a file in the file manager of Windows, where a dot does not; or show it again."""
+    if sys.platform == "win32":
+        with contextlib.suppress(OSError):
+            attributes = path.stat().st_file_attributes & ~stat.FILE_ATTRIBUTE_HIDDEN
+            wanted = attributes | (stat.FILE_ATTRIBUTE_HIDDEN if hidden else 0)
+            ctypes.WinDLL("kernel32").SetFileAttributesW(str(path), wanted)
 
 
 def _may_exist(model: TrashedModel) -> bool:

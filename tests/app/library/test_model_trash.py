@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +55,18 @@ def restarted(fixture: LibraryFixture, *, days: float = 0) -> LibraryFixture:
 
 def visible(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="a dot hides it on the other systems")
+def test_explorer_does_not_show_a_deleted_model(fixture: LibraryFixture, own: Path) -> None:
+    model = tiny.write(own / "one.gguf")
+    fixture.start()
+    delete(fixture, model)
+    (aside,) = own.glob(".one*")
+    assert aside.stat().st_file_attributes & stat.FILE_ATTRIBUTE_HIDDEN
+    fixture.library.act_on_line()
+    fixture.settle()
+    assert not model.stat().st_file_attributes & stat.FILE_ATTRIBUTE_HIDDEN
 
 
 def test_deletion_can_be_undone_and_moves_no_byte(fixture: LibraryFixture, own: Path) -> None:
