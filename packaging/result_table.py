@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """How many tests of a set passed, were skipped and failed, and how long they took."""
+    """How many tests of a set passed, were skipped and failed, how long they took, and why some
+    were skipped.
+    """
 
     name: str
     passed: int
     skipped: int
     failed: int
     seconds: float
+    reasons: tuple[str, ...] = ()  # of each skipped test
 
 
 def row_of(name: str, report: Path, seconds: float) -> Row:
@@ -31,11 +35,13 @@ def row_of(name: str, report: Path, seconds: float) -> Row:
     failed = count["failures"] + count["errors"]
     passed = count["tests"] - count["skipped"] - failed
     # A set without a test proves nothing.
-    return Row(name, passed, count["skipped"], failed or int(passed <= 0), seconds)
+    failed = failed or int(passed <= 0)
+    reasons = tuple(one.get("message", "") for one in suite.iter("skipped"))
+    return Row(name, passed, count["skipped"], failed, seconds, reasons)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text, with their sum."""
+    """The rows as text, with their sum, and how often each reason skipped a test."""
     total = Row(
         "all",
         sum(row.passed for row in rows),
@@ -48,4 +54,6 @@ def table(rows: Sequence[Row]) -> str:
     for row in (*rows, total):
         counts = f"{row.passed:6}  {row.skipped:7}  {row.failed:6}  {row.seconds:7.0f}"
         lines.append(f"{row.name:<{width}}  {counts}")
+    reasons = Counter(reason for row in rows for reason in row.reasons)
+    lines += [f"{count:6} skipped: {reason}" for reason, count in reasons.most_common()]
     return "\n".join(lines)

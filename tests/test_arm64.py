@@ -48,6 +48,14 @@ def test_the_table_ends_with_the_sum() -> None:
     ]
 
 
+def test_the_table_counts_the_reasons_of_skipped_tests(tmp_path: Path) -> None:
+    path = tmp_path / "report.xml"
+    tests = "".join(f'<testcase><skipped message="{reason}"/></testcase>' for reason in "aba")
+    path.write_text(REPORT.replace('"/>', f'">{tests}</testsuite>').format(tests=9), "utf-8")
+    text = table([row_of("neon", path, 1.0), row_of("scalar", path, 1.0)])
+    assert text.splitlines()[-2:] == ["     4 skipped: a", "     2 skipped: b"]
+
+
 # --- the system
 
 

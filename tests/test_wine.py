@@ -67,6 +67,37 @@ def test_exports_of_wines_own_dll() -> None:
     assert len(names) > 1000
 
 
+class Stuck(wine.Prefix):
+    """A prefix in which no program ends within its time."""
+
+    def run(self, *command: str, **_: object) -> int:  # type: ignore[override]
+        raise environment.Trouble(f"{command[-1]} took too long.")
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_room_that_takes_too_long_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = wine._pytest(Stuck(tmp_path), "app", ["tests/app"], every=True)
+    assert (row.name, row.passed, row.failed) == ("app", 0, 1)
+    assert capsys.readouterr().out == "tests/app took too long.\n"
+
+
+def test_a_run_begins_without_the_temporary_files_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "drive_c" / "users" / "ada"
+    for name in ("Temp/pytest/deep", "AppData/Local/Temp/tmp1", "Documents"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").write_bytes(b"kept")
+    (folder / "Temp" / "file").write_bytes(b"left")
+    (folder / "Temp" / "link").symlink_to(folder / "Documents")
+    wine._pytest(Stuck(tmp_path), "app", ["tests/app"], every=True)
+    assert not any((folder / "Temp").iterdir())
+    assert not any((folder / "AppData" / "Local" / "Temp").iterdir())
+    assert (folder / "Documents" / "file").read_bytes() == b"kept"
+
+
 def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(environment.Trouble) as refused:
