@@ -298,7 +298,10 @@ class _MemoryCounters(ctypes.Structure):
 
 
 def _windows_footprint() -> int:
-    """Private committed bytes; the working set would shrink whenever the window is hidden."""
+    """Private committed bytes; the working set would shrink whenever the window is hidden.
+
+    PrivateUsage is the same number, but Wine leaves it 0.
+    """
     counters = _MemoryCounters(length=ctypes.sizeof(_MemoryCounters))
     kernel = ctypes.CDLL("kernel32")
     kernel.GetCurrentProcess.restype = ctypes.c_void_p
@@ -306,4 +309,4 @@ def _windows_footprint() -> int:
         ctypes.c_void_p(kernel.GetCurrentProcess()), ctypes.byref(counters), counters.length
     ):
         raise OutOfMemory("Windows did not report the memory in use.", "Restart the program.")
-    return int(counters.private)
+    return int(counters.page_file)
