@@ -85,7 +85,8 @@ def test_answer_interrupted_by_ctrl_c_is_saved_and_can_be_continued(
     model: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("complete", "-m", model, *SEEDED)
-    whole = run(capsys, *options, "-p", START, "-n", "40")
+    most = 400  # tokens: the engine goes on until the interrupted thread has had its turn
+    whole = run(capsys, *options, "-p", START, "-n", str(most))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out := Interrupting())
         assert main([*options, "-p", START, "--session", str(file)]) == 130
@@ -95,7 +96,7 @@ def test_answer_interrupted_by_ctrl_c_is_saved_and_can_be_continued(
     (kept,) = read_all(file)
     saved = len(kept.tokens) + len(json.loads(kept.resume["pending"]))
     first = run(capsys, "tokenize", "-m", model, "-p", START)
-    left = 40 - (saved - len(first["token_ids"]))
+    left = most - (saved - len(first["token_ids"]))
     more = run(capsys, *options, "-n", str(left), "--session", file)
     assert begun + more["text"] == whole["text"]
 
