@@ -23,7 +23,7 @@ from environment import ROOT, Trouble, child_environment, last_lines, locked, sa
 from linux import icu_data, metainfo
 from release_notes import version
 from windows import files as windows_files
-from windows import wine
+from windows import imports, runtime, wine
 
 FOLDER = ROOT / "build" / "bundle"
 WORK = ROOT / "build" / "bundle-work"
@@ -60,6 +60,7 @@ def build(folder: Path | None = None, system: str = sys.platform) -> Path:
         if system == sys.platform:
             _python("collect the app", *_pyinstaller(str), **_texts(files, str))
         else:
+            files["TOKONOMA_RUNTIME"] = runtime.unpack(inner)
             _collect_under_wine(files)
         made = WORK / "dist" / _folder_name(system)
         if system == "linux":
@@ -72,6 +73,8 @@ def build(folder: Path | None = None, system: str = sys.platform) -> Path:
             _set_modes(made)
         elif system == "win32":
             windows_files.add_files(made)
+            for file, dll in imports.check(made):
+                say(f"{file} imports {dll}, which is lacking, when it first calls it.")
         final = folder / made.name
         _replace(made, final)
         shutil.rmtree(WORK, ignore_errors=True)

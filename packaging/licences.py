@@ -33,7 +33,10 @@ WITHOUT_TEXT: dict[str, tuple[str, tuple[Path, ...]]] = {
     "tokenizers": ("Apache-2.0", (APACHE,)),
 }
 # Licences that a package's metadata states less exactly than its text.
-_EXACT = {"pyinstaller": "GPL-2.0-or-later WITH Bootloader-exception"}
+_EXACT = {
+    "msvc-runtime": "Microsoft Visual Studio Distributable Code",
+    "pyinstaller": "GPL-2.0-or-later WITH Bootloader-exception",
+}
 _TEXT = re.compile(r"licen[cs]e|copying|notice|copyright|authors", re.IGNORECASE)
 _COMMON = Path("/usr/share/common-licenses")
 
