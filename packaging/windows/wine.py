@@ -123,10 +123,11 @@ class Prefix:
         )
 
     def stop(self) -> None:
-        """End all programs of this prefix."""
-        subprocess.run(
-            ["wineserver", "-k"], env=self._environment(), capture_output=True, check=False
-        )
+        """End all programs of this prefix, and wait until they have ended."""
+        for option in ("-k", "-w"):
+            subprocess.run(
+                ["wineserver", option], env=self._environment(), capture_output=True, check=False
+            )
 
     def delete_temporary_files(self) -> None:
         """Delete what programs have left in the folders of temporary files; none may be running.

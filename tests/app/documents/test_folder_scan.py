@@ -267,8 +267,9 @@ def test_folders_to_be_left_out_are_found_by_what_they_are(tmp_path: Path) -> No
     (own / "inside").mkdir(parents=True)
     (own / "inside" / "a.txt").write_text("a", encoding="utf-8")
     (tmp_path / "b.txt").write_text("b", encoding="utf-8")
-    link = tmp_path / "link"
-    link.symlink_to(own, target_is_directory=True)
+    links = os.name != "nt"  # they need rights there
+    if links:
+        (tmp_path / "link").symlink_to(own, target_is_directory=True)
     found = scan([str(tmp_path)], without=[own, tmp_path / "not there"])
     assert list(found.files) == [str(tmp_path / "b.txt")]
-    assert found.left_out == 2
+    assert found.left_out == 1 + links

@@ -149,6 +149,12 @@ def test_resident_memory_counts_written_pages_only(kind: str) -> None:
     assert resident_memory() - before < (1 << 26) + (8 << 20), "only the written bytes may remain"
 
 
+def test_resident_memory_counts_what_is_allocated() -> None:
+    before = resident_memory()
+    block = b"x" * (1 << 26)
+    assert len(block) <= resident_memory() - before < len(block) + (8 << 20)
+
+
 def test_pages_of_a_mapped_file_are_not_resident_memory(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.write_bytes(bytes(1 << 26))

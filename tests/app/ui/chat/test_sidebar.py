@@ -7,7 +7,7 @@ import time
 from datetime import date, datetime
 
 import pytest
-from PySide6.QtCore import QDate, QItemSelectionModel, QLocale, Qt, QTime
+from PySide6.QtCore import QDate, QItemSelectionModel, QLocale, Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
@@ -401,11 +401,14 @@ def test_chats_with_the_same_first_words_show_their_time(stage: Stage) -> None:
 def test_day_or_time_of_a_chat() -> None:
     now = datetime(2026, 11, 3, 15, 30).timestamp()
     hour, day = 3600, 86400
-    assert day_or_time(now - hour, now) == QLocale().toString(
-        QTime(14, 30), QLocale.FormatType.ShortFormat
-    )
-    assert day_or_time(now - day, now) == "2 Nov"
-    assert day_or_time(now - 366 * day, now) == "2 Nov 2025"
+    before = QLocale()
+    QLocale.setDefault(QLocale("en_GB"))
+    try:
+        assert day_or_time(now - hour, now) == "14:30"
+        assert day_or_time(now - day, now) == "2 Nov"
+        assert day_or_time(now - 366 * day, now) == "2 Nov 2025"
+    finally:
+        QLocale.setDefault(before)
 
 
 def test_headings_follow_the_date_while_the_window_is_open(
