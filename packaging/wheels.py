@@ -7,6 +7,7 @@ kernels. Wheels are reproducible: the same sources and compiler give the same by
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import environment
@@ -19,15 +20,24 @@ PLATFORM = "TOKONOMA_WHEEL_PLATFORM"  # read by the hook
 def build(folder: Path = FOLDER, platform: str = "") -> Path:
     """Build the wheel of this platform, or of another by its tag; returns it. Raises Trouble."""
     environment.ensure(compiler=bool(platform))
-    ran = subprocess.run(
-        [venv_python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=child_environment(**({PLATFORM: platform} if platform else {})),
-        check=False,
-    )
-    if ran.returncode != 0:
-        raise Trouble(f"{last_lines(ran.stdout + ran.stderr)}\nThe wheel could not be built.")
-    return Path(ran.stdout.strip().splitlines()[-1])
+    return run_hatchling(folder, platform)
+
+
+def run_hatchling(folder: Path, platform: str = "") -> Path:
+    """As `build`, with what .venv has. Raises Trouble."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        ran = subprocess.run(
+            [venv_python(), "-m", "hatchling", "build", "--target", "wheel", "--directory", work],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=child_environment(**({PLATFORM: platform} if platform else {})),
+            check=False,
+        )
+        if ran.returncode != 0:
+            said = last_lines(ran.stdout + ran.stderr)
+            raise Trouble(f"{said}\nThe wheel could not be built.")
+        (made,) = Path(work).glob("*.whl")
+        return made.replace(folder / made.name)

@@ -12,22 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import wheels
+from environment import Trouble
 from kernels.cpu import build
 
 ROOT = Path(__file__).parent.parent
-
-
-def hatchling(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Build a wheel in `folder` with the installed hatchling, without an environment of its own."""
-    command = ("-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +24,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if build.current() is None:
         pytest.skip("the native kernels are not built, and building them takes minutes")
     folder = tmp_path_factory.mktemp("wheel")
-    done = hatchling(folder)
-    assert done.returncode == 0, done.stderr
-    (made,) = folder.glob("*.whl")
+    made = wheels.run_hatchling(folder)
+    assert list(folder.iterdir()) == [made]
     return made
 
 
@@ -100,9 +88,8 @@ def test_an_installed_package_answers_from_its_own_folder(wheel: Path, tmp_path:
 
 
 def test_a_wheel_of_an_unknown_platform_is_refused(tmp_path: Path) -> None:
-    done = hatchling(tmp_path, TOKONOMA_WHEEL_PLATFORM="amiga")
-    assert done.returncode != 0
-    assert "'amiga'; wheels are made for manylinux_2_28_x86_64" in done.stderr
+    with pytest.raises(Trouble, match="'amiga'; wheels are made for manylinux_2_28_x86_64"):
+        wheels.run_hatchling(tmp_path, "amiga")
 
 
 @pytest.mark.slow
