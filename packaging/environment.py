@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -52,6 +53,9 @@ _WITH_CUDA = """\
   The package index serves torch with CUDA: several GB more, of use only with a GPU of NVIDIA.
   To do without, press Ctrl+C, name torch's index for the platform CPU (pytorch.org, "Get started")
   in the environment variable PIP_EXTRA_INDEX_URL, and run the command again."""
+
+# Machine to the oldest minor version of glibc 2 for which Qt's pinned wheels are made.
+_OLDEST_GLIBC = {"x86_64": 34, "aarch64": 39}
 
 
 class Trouble(Exception):
@@ -222,8 +226,23 @@ def _reason_to_remake(stamp: Path) -> str:
     return "" if probe.returncode == 0 else "it does not run"
 
 
+def system_trouble(machine: str, c_library: str) -> str:
+    """Why the packages cannot be installed on a Linux, in one sentence; else ""."""
+    oldest = _OLDEST_GLIBC.get(machine, 0)
+    name, _, version = c_library.partition(" ")
+    numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
+    if name != "glibc" or numbers >= (2, oldest):
+        return ""
+    return (
+        f"The packages of Qt for {machine} need glibc 2.{oldest} or newer, and this system has "
+        f"{version}: use a newer one, such as Debian 13 or Ubuntu 24.04."
+    )
+
+
 def _make_venv() -> None:
     """Create an empty .venv with the running interpreter."""
+    if trouble := system_trouble(platform.machine(), " ".join(platform.libc_ver())):
+        raise Trouble(trouble)
     free = shutil.disk_usage(ROOT).free
     if free < _NEEDED_BYTES:
         raise Trouble(

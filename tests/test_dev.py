@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dev
+import environment
 
 pytestmark = pytest.mark.sweep
 
@@ -179,6 +180,23 @@ def test_a_python_without_venv_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert said.stderr.startswith("This Python cannot create virtual environments: install the")
     assert said.stderr.count("\n") == 1
     assert not copy.venv.exists()
+
+
+@pytest.mark.parametrize(
+    ("machine", "c_library", "oldest"),
+    [("aarch64", "glibc 2.36", "2.39"), ("x86_64", "glibc 2.31", "2.34")],
+)
+def test_a_system_that_is_too_old_for_qt_is_told(machine: str, c_library: str, oldest: str) -> None:
+    said = environment.system_trouble(machine, c_library)
+    assert f"for {machine} need glibc {oldest} or newer, and this system has 2.3" in said
+
+
+@pytest.mark.parametrize(
+    ("machine", "c_library"),
+    [("aarch64", "glibc 2.39"), ("x86_64", "glibc 2.36"), ("riscv64", "glibc 2.36"), ("AMD64", "")],
+)
+def test_other_systems_may_install(machine: str, c_library: str) -> None:
+    assert environment.system_trouble(machine, c_library) == ""
 
 
 def test_unavailable_pins_leave_the_venv_working(made: Copy) -> None:
