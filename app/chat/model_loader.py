@@ -30,6 +30,9 @@ from engine import (
 )
 
 NOTICE = "model"  # kind of the notice about the loaded model
+# Why a model that may run anywhere runs on the processor, as on most computers: torch from an index has
+# CUDA on Linux, with or without a GPU.
+_USUAL = (DeviceFault.NO_DEVICE, DeviceFault.TOO_LARGE)
 
 
 class ModelLoader:
@@ -209,7 +212,7 @@ class ModelLoader:
             return _from_disk(event)
         if event.moved is None:
             return None
-        is_usual = event.moved.fault is DeviceFault.TOO_LARGE and self._runs_on == "auto"
+        is_usual = event.moved.fault in _USUAL and self._runs_on == "auto"
         remedy = tr("What models run on is chosen in the settings.")
         return None if is_usual else _moved(event, remedy)
 
