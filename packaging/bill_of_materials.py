@@ -1,7 +1,7 @@
 """Bill of materials of a bundle in CycloneDX 1.6 (JSON): its parts, versions, licences, origins.
 
-bundle.spec writes it into the bundle beside the licence texts. The same parts and version give the
-same bytes. Source of the format: ECMA-424.
+Inside a part are those that are compiled into it. bundle.spec writes it into the bundle beside the
+licence texts. The same parts and version give the same bytes. Source of the format: ECMA-424.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from compiled_in import Inner
 from licences import Component
 
 FILE = "bom.cdx.json"  # in the folder of licences
@@ -57,12 +58,30 @@ def _component(part: Component) -> dict[str, Any]:
         "name": part.name,
         "licenses": [_licence(part.licence)],
     }
+    if part.inside:
+        made["components"] = [_inner(each, made["bom-ref"]) for each in part.inside]
     if part.version:
         made["version"] = part.version
     if part.origin:
         made["purl"] = part.origin
     if part.sha256:
         made["hashes"] = [{"alg": "SHA-256", "content": part.sha256}]
+    return made
+
+
+def _inner(inner: Inner, parent: str) -> dict[str, Any]:
+    """A part that is compiled into another one; what its wheel does not say is left out."""
+    made: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": f"{parent}>{inner.name}@{inner.version}",
+        "name": inner.name,
+    }
+    if inner.version:
+        made["version"] = inner.version
+    if inner.licence:
+        made["licenses"] = [_licence(inner.licence)]
+    if inner.origin:
+        made["purl"] = inner.origin
     return made
 
 

@@ -21,6 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
+import compiled_in
+
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = ROOT / "packaging" / "texts"
 APACHE = ROOT / "LICENSE"
@@ -39,6 +41,7 @@ _EXACT = {
 }
 _TEXT = re.compile(r"licen[cs]e|copying|notice|copyright|authors", re.IGNORECASE)
 _COMMON = Path("/usr/share/common-licenses")
+_DRIVER = "cuda_utils-"  # Triton's module for the driver, which gpu_wheels.py compiles
 
 
 class Missing(Exception):
@@ -56,13 +59,16 @@ class Component:
     kind: str = "library"  # as CycloneDX names it
     origin: str = ""  # its address in a package index, as a package URL
     sha256: str = ""  # of a part that is one file
+    inside: tuple[compiled_in.Inner, ...] = ()  # what is compiled into it
 
 
 def components(sources: Iterable[Path]) -> list[Component]:
     """The parts that these files come from, sorted by name. Raises Missing."""
     owners = _files_of_distributions()
     distributions: dict[str, metadata.Distribution] = {"pyinstaller": _pyinstaller()}
+    files: dict[str, list[Path]] = {}
     others: list[Path] = []
+    modules: list[Path] = []
     model: Path | None = None
     for source in sources:
         if source.suffix == ".gguf":
@@ -71,6 +77,9 @@ def components(sources: Iterable[Path]) -> list[Component]:
         owner = owners.get(_real(source))
         if owner is not None:
             distributions[_normal(owner.name)] = owner
+            files.setdefault(_normal(owner.name), []).append(source)
+        elif source.name.startswith(_DRIVER):
+            modules.append(source)
         elif not (_is_python(source) or source.is_relative_to(ROOT)):
             others.append(source)
     system, rest = of_system(others)
@@ -80,19 +89,23 @@ def components(sources: Iterable[Path]) -> list[Component]:
             f"No package owns {unowned[0]}, so its licence is not known. "
             "Leave it out in packaging/contents.py, or build on a system where a package owns it."
         )
-    parts = [of_distribution(each) for each in distributions.values()]
-    parts += [_of_python(), _own(), _starter(model), *_fonts(), *system]
+    parts = [of_distribution(each, files.get(name, ())) for name, each in distributions.items()]
+    parts += [_of_python(), _own(), _starter(model), *_fonts(), *map(_of_driver, modules), *system]
     return sorted(parts, key=lambda part: part.name.lower())
 
 
-def of_distribution(distribution: metadata.Distribution) -> Component:
-    """A Python package by its metadata. Raises Missing when it includes no licence text."""
-    name = distribution.name
+def of_distribution(distribution: metadata.Distribution, files: Iterable[Path] = ()) -> Component:
+    """A Python package by its metadata and its files in the bundle.
+
+    Raises Missing when it includes no licence text.
+    """
+    name, inside = distribution.name, ()
     info = next((f for f in distribution.files or () if f.name == "METADATA"), None)
     texts: list[tuple[Path, str]] = []
     has_licence = False
     if info is not None:
         place = Path(str(distribution.locate_file(info))).parent
+        inside = compiled_in.parts(place, files)
         for path in sorted(each for each in place.rglob("*") if each.is_file()):
             inner = path.relative_to(place).as_posix()
             is_licence = bool(_TEXT.search(path.name)) or inner.startswith("licenses/")
@@ -110,7 +123,9 @@ def of_distribution(distribution: metadata.Distribution) -> Component:
         licence = known[0]
         texts += [(path, path.name) for path in known[1]]
     origin = f"pkg:pypi/{_normal(name)}@{quote(distribution.version)}"
-    return Component(name, distribution.version, licence, tuple(texts), origin=origin)
+    return Component(
+        name, distribution.version, licence, tuple(texts), origin=origin, inside=inside
+    )
 
 
 def of_system(paths: Iterable[Path]) -> tuple[list[Component], list[Path]]:
@@ -244,6 +259,22 @@ def _fonts() -> list[Component]:
             for path in texts
         ),
     ]
+
+
+def _of_driver(module: Path) -> Component:
+    """Triton's compiled module for the NVIDIA driver; its version is that of the list beside it."""
+    listed = (module.parent / "gpu_wheels.json").read_text(encoding="utf-8")
+    version = re.search(r'"triton-(\d[\w.]*)-', listed)
+    number = version[1] if version else ""
+    text = module.parent / "triton.txt"
+    return Component(
+        "Triton (module for the driver)",
+        number,
+        "MIT",
+        ((text, text.name),),
+        origin=f"pkg:pypi/triton@{number}#{module.name}",
+        sha256=_sha256(module),
+    )
 
 
 def _sha256(path: Path | None) -> str:

@@ -13,13 +13,22 @@ import bill_of_materials
 import catalogs
 import release
 import release_notes
+from compiled_in import Inner
 from environment import Trouble
 from licences import Component
 
 PARTS = [
     Component("Tokonoma", "1.2", "Apache-2.0", ()),
     Component("Jinja2", "3.1.6", "BSD License", (), origin="pkg:pypi/jinja2@3.1.6"),
-    Component("numpy", "2.4.6", "BSD-3-Clause AND MIT", (), origin="pkg:pypi/numpy@2.4.6"),
+    Component(
+        *("numpy", "2.4.6", "BSD-3-Clause AND MIT", ()),
+        origin="pkg:pypi/numpy@2.4.6",
+        inside=(
+            Inner("OpenBLAS", "0.3.31", "BSD-3-Clause"),
+            Inner("ahash", "0.8.12", "", "pkg:cargo/ahash@0.8.12"),
+            Inner("libquadmath"),
+        ),
+    ),
     Component("A model", "Q4_1", "Apache-2.0", (), "machine-learning-model", sha256="ab" * 32),
 ]
 
@@ -131,6 +140,13 @@ def test_the_bill_of_materials_states_parts_licences_and_origins() -> None:
     assert numpy["licenses"] == [{"expression": "BSD-3-Clause AND MIT"}]
     assert model["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
     assert made["dependencies"][0]["dependsOn"] == [each["bom-ref"] for each in made["components"]]
+
+
+def test_the_bill_of_materials_states_what_is_compiled_in() -> None:
+    openblas, crate, library = bill_of_materials.bill(PARTS, "1.2")["components"][1]["components"]
+    assert openblas["licenses"] == [{"expression": "BSD-3-Clause"}]
+    assert (crate["version"], crate["purl"]) == ("0.8.12", "pkg:cargo/ahash@0.8.12")
+    assert library.keys() == {"type", "bom-ref", "name"}, "nothing is guessed"
 
 
 def test_the_same_parts_give_the_same_bill_of_materials(tmp_path: Path) -> None:
