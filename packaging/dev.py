@@ -193,6 +193,15 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     releasing.add_argument(
         "--try", type=Path, dest="roots", metavar="FOLDER", help="as for the command package"
     )
+    releasing.add_argument(
+        "--key", type=Path, help="file with the private key that signs the description of updates"
+    )
+    releasing.add_argument(
+        "--only", choices=release.systems(), default="", help="one system (default: all)"
+    )
+    comparing = add("compare", compare, "Say which files of two bundles differ.")
+    for name in ("first", "second"):
+        comparing.add_argument(name, type=Path, help="a folder, or a list of files of a release")
     parsed = list(arguments)
     passed = parsed[parsed.index("--") + 1 :] if "--" in parsed else []
     options = parser.parse_args(parsed[: parsed.index("--")] if "--" in parsed else parsed)
@@ -389,8 +398,16 @@ def make_release(options: argparse.Namespace) -> int:
     """Make the release of this version and print its folder."""
     _set_up()
     roots = options.roots.absolute() if options.roots else None
-    say(f"The release is in {release.make(options.out.absolute(), roots)}.")
+    made = release.make(options.out.absolute(), roots, options.key, options.only)
+    say(f"The release is in {made}.")
     return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print the files that differ; two builds of one commit have none."""
+    lines = release.differences(options.first, options.second)
+    say("\n".join(lines) or "The files are the same.")
+    return int(bool(lines))
 
 
 def _set_up(*, oracle: bool = False, triton: bool = False) -> dict[str, str]:

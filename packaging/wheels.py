@@ -6,6 +6,7 @@ kernels. Wheels are reproducible: the same sources and compiler give the same by
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +16,14 @@ from environment import ROOT, Trouble, child_environment, last_lines, venv_pytho
 
 FOLDER = ROOT / "build" / "wheels"
 PLATFORM = "TOKONOMA_WHEEL_PLATFORM"  # read by the hook
+_HOOK = ROOT / "packaging" / "wheel" / "build_hook.py"
+_SYSTEMS = {"win32": "windows"}  # a value of sys.platform to the hook's name, where they differ
+
+
+def platforms(only: str = "") -> list[str]:
+    """The tags that the hook knows; those of one system, a value of sys.platform, if it is named."""
+    rows = re.findall(r'^    "(\w+)": \("\w+", "(\w+)"\),$', _HOOK.read_text("utf-8"), re.MULTILINE)
+    return [tag for tag, system in rows if only in ("", system) or _SYSTEMS.get(only) == system]
 
 
 def build(folder: Path = FOLDER, platform: str = "") -> Path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import bill_of_materials
 import catalogs
 import release
 import release_notes
+import wheels
 from compiled_in import Inner
 from environment import Trouble
 from licences import Component
@@ -48,6 +51,65 @@ def test_the_list_of_files_states_sizes_and_checksums_by_path(folder: Path) -> N
     assert first.split() == [hashlib.sha256(b"b").hexdigest(), "1", "b.txt"]
     assert second.split() == [hashlib.sha256(b"aa").hexdigest(), "2", "deep/a.txt"]
     assert third.split() == ["link", "0", "link", "->", "deep/a.txt"]
+
+
+def test_files_that_differ_between_two_builds_are_named(folder: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    shutil.copytree(folder, again, symlinks=True)
+    listed = tmp_path / "made.files.txt"
+    listed.write_text("\n".join(release.file_list(folder)) + "\n", encoding="utf-8")
+    assert release.differences(listed, again) == []
+    (again / "b.txt").write_bytes(b"c")
+    (again / "deep" / "a.txt").rename(again / "deep" / "new name.txt")
+    assert release.differences(listed, again) == [
+        f"only in {listed}: deep/a.txt",
+        f"only in {again}: deep/new name.txt",
+        "different: b.txt",
+    ]
+
+
+def test_what_describes_a_bundle_is_beside_its_packages(tmp_path: Path) -> None:
+    licences = tmp_path / "Tokonoma" / "_internal" / "resources" / "licences"
+    licences.mkdir(parents=True)
+    (licences / "index.txt").write_text("Qt", encoding="utf-8")
+    (licences / bill_of_materials.FILE).write_text("{}", encoding="utf-8")
+    made = tmp_path / "made"
+    made.mkdir()
+    texts = release.describe(tmp_path / "Tokonoma", made, "win32-1.2")
+    assert texts.keys() == {path.name for path in made.iterdir()}
+    assert texts.keys() == {
+        "tokonoma-win32-1.2.files.txt",
+        "tokonoma-win32-1.2.cdx.json",
+        "tokonoma-win32-1.2-licences.zip",
+    }
+
+
+def test_a_release_on_linux_is_for_windows_too() -> None:
+    assert release.systems(here="linux") == ["linux", "win32"]
+    assert release.systems("linux", here="linux") == ["linux"]
+    assert release.systems(here="darwin") == ["darwin"]
+
+
+def test_a_release_has_the_wheels_of_all_platforms() -> None:
+    assert wheels.platforms() == [
+        *("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "macosx_13_0_arm64", "win_amd64")
+    ]
+    assert wheels.platforms("win32") == ["win_amd64"]
+    assert len(wheels.platforms("linux")) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="packages for Windows are made on Linux")
+def test_missing_programs_are_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Trouble) as raised:
+        release.check_tools(["linux", "win32"])
+    assert str(raised.value) == (
+        "A release needs dpkg-deb, gzip, rpmbuild, tar, xz, makensis, wine, osslsigncode: install "
+        "the packages dpkg gzip rpm tar xz-utils nsis wine wine64 osslsigncode and run the command "
+        "again, or leave Windows out with --only linux."
+    )
+    with pytest.raises(Trouble, match=r"rpm tar xz-utils and run the command again\.$"):
+        release.check_tools(["linux"])
 
 
 def test_the_same_licences_give_the_same_archive(folder: Path, tmp_path: Path) -> None:
@@ -110,6 +172,7 @@ def test_a_release_that_is_there_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(release, "check_sources", lambda: None)
+    monkeypatch.setattr(release, "check_tools", lambda chosen: None)
     (tmp_path / release_notes.version()).mkdir()
     with pytest.raises(Trouble, match="is there already"):
         release.make(tmp_path)

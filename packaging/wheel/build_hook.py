@@ -58,7 +58,9 @@ class BuildHook(BuildHookInterface[Any]):
         library = None if platform else build.current()
         if library is None:
             compiler = build.find_compiler("zig" if platform else "")
-            library = build.build_library(compiler, own, target=target)
+            library = build.library_path(compiler, target=target)  # as a bundle has it, perhaps
+            if not library.is_file():
+                library = build.build_library(compiler, own, target=target)
         name = platform or sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{name}"
