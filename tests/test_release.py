@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,18 @@ from pathlib import Path
 import pytest
 
 import bill_of_materials
+import bundle
 import catalogs
 import release
 import release_notes
+import smoke_frozen
+import update_description
 import wheels
+from app.updates import feed
 from compiled_in import Inner
 from environment import Trouble
 from licences import Component
+from windows import files as windows_files
 
 PARTS = [
     Component("Tokonoma", "1.2", "Apache-2.0", ()),
@@ -225,3 +231,75 @@ def test_the_bill_of_materials_is_valid_cyclonedx(tmp_path: Path) -> None:
     text = bill_of_materials.write(PARTS, "1.2", tmp_path).read_text(encoding="utf-8")
     validator = json_validators.JsonStrictValidator(schema.SchemaVersion.V1_6)
     assert validator.validate_str(text) is None
+
+
+@pytest.fixture
+def bundles(tmp_path: Path) -> dict[str, Path]:
+    """Programs of small bundles for Linux and Windows, with all that a release reads of them."""
+    made: dict[str, Path] = {}
+    for system in ("linux", "win32"):
+        folder = tmp_path / system / "Tokonoma"
+        licences = folder / "_internal" / "resources" / "licences"
+        licences.mkdir(parents=True)
+        (licences / "index.txt").write_text("Qt  6.11  LGPL-3.0-only  Qt/\n", encoding="utf-8")
+        bill_of_materials.write(PARTS, "1.2", licences)
+        made[system] = bundle.program(folder, system)
+        made[system].write_text("#!/bin/sh\necho The capital is Paris.\n", encoding="utf-8")
+        made[system].chmod(0o755)
+    icons = tmp_path / "icons"
+    icons.mkdir()
+    for side in bundle._ICON_SIZES:
+        (icons / f"tokonoma-{side}.png").write_bytes(b"picture")
+    bundle.add_linux_files(made["linux"].parent, icons)
+    readme = made["linux"].parent / "README.txt"
+    text = re.sub(r"glibc \S+ or", "glibc 2.35 or", readme.read_text(encoding="utf-8"))
+    readme.write_text(text, encoding="utf-8")
+    windows_files.add_files(made["win32"].parent)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.platform != "linux" or not all(map(shutil.which, ("makensis", "rpmbuild", "openssl"))),
+    reason="needs Linux with NSIS, rpmbuild and openssl",
+)
+def test_a_whole_release_of_small_bundles(
+    tmp_path: Path, bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes an hour is stood in for: bundles, wheels, and the answer of a model."""
+    key = tmp_path / "key.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    shown = ["openssl", "pkey", "-in", key, "-pubout", "-outform", "DER"]
+    public = subprocess.run(shown, capture_output=True, check=True).stdout[-32:].hex()
+    stated = {"UPDATE_ADDRESS": "https://a.example/newest.json", "UPDATE_KEY": public}
+    monkeypatch.setattr(update_description, "_stated", stated.__getitem__)
+    monkeypatch.setattr(release, "check_sources", lambda: None)
+    monkeypatch.setattr(release, "check_tools", lambda chosen: None)
+    monkeypatch.setattr(bundle, "build", lambda system: bundles[system])
+    monkeypatch.setattr(bundle, "built", lambda: bundles["linux"])
+    monkeypatch.setattr(smoke_frozen, "forwards", lambda program: None)
+
+    def wheel(folder: Path, platform: str) -> Path:
+        file = folder / f"tokonoma-1.2-py3-none-{platform}.whl"
+        file.write_bytes(b"wheel")
+        return file
+
+    monkeypatch.setattr(wheels, "build", wheel)
+    made = release.make(tmp_path / "out", key=key)
+    version = release_notes.version()
+    kinds = (".deb", ".rpm", ".tar.xz", "setup.exe", "portable.zip", ".whl", ".cdx.json")
+    ends = (*kinds, ".files.txt", "licences.zip", "SHA256SUMS", "release.md", "newest.json")
+    counts = {end: len([1 for path in made.iterdir() if path.name.endswith(end)]) for end in ends}
+    twice = dict.fromkeys((".cdx.json", ".files.txt", "licences.zip"), 2)
+    assert counts == dict.fromkeys(ends, 1) | twice | {".whl": 4}
+    check = ["sha256sum", "--check", "--strict", "--quiet", release.SUMS]
+    assert subprocess.run(check, cwd=made, check=False).returncode == 0
+    page = (made / release.PAGE).read_text(encoding="utf-8")
+    assert "files), here: The capital is Paris." in page
+    assert re.search(r"- Windows, the folder \(.*\): not run\.", page)
+    told = (made / update_description.NAME).read_bytes()
+    found = feed.parse(told, "a.example", public)
+    assert str(found.version) == version
+    kinds_told = {each.kind.value for each in found.packages}
+    assert kinds_told == {"deb", "rpm", "tar.xz", "setup.exe", "zip"}
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [version]
