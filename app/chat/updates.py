@@ -90,6 +90,7 @@ class Updates(QObject):
         self._here = here = here or Here()
         self._own = version_of(self._here.version) or Version(0, 0, 0)
         self._worker = BackgroundWorker("updates", self)
+        self._receiver = BackgroundWorker("update package", self)  # a check does not wait for it
         self._history: History | None = None  # used on the thread of `files`
         self._asking: Cancellation | None = None
         self._job: FileDownload | None = None
@@ -139,6 +140,7 @@ class Updates(QObject):
             self._asking.set()
         self.stop_getting()
         self._worker.close()
+        self._receiver.close()
 
     def on_other_version(self, version: str) -> None:
         """Another version was started, which has passed its files on to this one."""
@@ -204,8 +206,7 @@ class Updates(QObject):
             if self._job is None:
                 self._set(newer=None, package=None, too_old="", phase=GetPhase.NONE, get_fault="")
             return
-        before = self._updates.status.newer
-        if before is not None and before.version == release.version:
+        if self._updates.status.newer == release:
             return  # what was begun with it goes on
         self.stop_getting()
         here = self._here.installed()
@@ -269,7 +270,7 @@ class Updates(QObject):
             else:
                 self._set(phase=GetPhase.READY, file=path, percent=100)
 
-        self._worker.run(work, done)
+        self._receiver.run(work, done)
 
     def stop_getting(self) -> None:
         """Stop the download; what is received stays, and is gone on with."""
@@ -296,7 +297,7 @@ class Updates(QObject):
                 fault = tr("The downloaded file is not there any more, or was changed.")
                 self._set(phase=GetPhase.FAILED, file=None, get_fault=fault)
 
-        self._worker.run(lambda: _is_there(file, package.sha256), checked)
+        self._receiver.run(lambda: _is_there(file, package.sha256), checked)
 
     def _show_progress(self) -> None:
         if self._job is not None and self._job.size_bytes:
@@ -321,7 +322,7 @@ class Updates(QObject):
             self._set(leftover_fault=fault)
             self._look_for_leftovers()
 
-        self._files.run(work, done)
+        self._worker.run(work, done)
 
     def _look_for_leftovers(self) -> None:
         def look() -> tuple[Leftover, ...]:

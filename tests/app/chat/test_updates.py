@@ -279,6 +279,27 @@ def test_a_package_that_was_replaced_on_the_server_is_refused(
     assert bench.get().phase is GetPhase.READY
 
 
+def test_a_release_that_was_corrected_is_taken_over(bench: Bench, server: UpdateServer) -> None:
+    content = server.release(setup_exe=PROGRAM)
+    for row in content["packages"]:
+        row["sha256"] = "0" * 64  # a mistake of the release
+    server.describe(content)
+    bench.check()
+    assert bench.get().phase is GetPhase.FAILED
+    server.release(setup_exe=PROGRAM)
+    assert bench.check().phase is GetPhase.NONE
+    assert bench.get().phase is GetPhase.READY
+
+
+def test_a_check_does_not_wait_for_a_package(bench: Bench, server: UpdateServer) -> None:
+    server.release(setup_exe=PROGRAM)
+    server.answers["/tokonoma-0.2.0-x86_64.exe"] = lambda request: server.released.wait(20)
+    bench.check()
+    bench.updates.get()
+    assert bench.check().phase is GetPhase.GETTING
+    server.released.set()
+
+
 def test_a_package_that_was_changed_on_the_disk_is_not_started(
     bench: Bench, server: UpdateServer
 ) -> None:
