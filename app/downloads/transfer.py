@@ -240,6 +240,8 @@ class FileDownload:
             raise _InvalidResponse(
                 tr("{host} sent the file in an unsupported encoding.", host=response.host)
             )
+        if self.done_bytes:
+            self._check_answer(response)
         etag, linked = response.header("ETag"), response.linked.etag
         if response.status == 206:
             if self._changed(etag, linked):
@@ -255,6 +257,18 @@ class FileDownload:
         self._set_expected(total, response)
         self._known = Part(self.url, etag, linked, self.size_bytes, self.sha256)
         return True
+
+    def _check_answer(self, response: Response) -> None:
+        """Refuse what is not the file: a network that sends its page, after the computer slept.
+
+        The part stays, unlike for another file.
+        """
+        if _is_page(response):
+            raise _InvalidResponse(str(_other_file(response, self._kind)))
+        total = response.length if response.status == 200 else None
+        is_same = self.sha256 and not self._changed(response.header("ETag"), response.linked.etag)
+        if is_same and total not in (None, self.size_bytes):
+            raise _InvalidResponse(_wrong_size(response.host, total, self.size_bytes))
 
     def _changed(self, etag: str, linked: str) -> bool:
         """Whether the file on the server has changed since the part was received."""
@@ -296,16 +310,7 @@ class FileDownload:
         expected = self.size_bytes or response.linked.size_bytes
         if total is not None and total != (expected or total or 1):
             self._restart()
-            raise _InvalidResponse(
-                tr(
-                    "The file on {host} has {total} bytes where {expected} were expected.",
-                    host=response.host,
-                    total=total,
-                    expected=expected,
-                )
-                if expected
-                else tr("The file on {host} is empty.", host=response.host)
-            )
+            raise _InvalidResponse(_wrong_size(response.host, total, expected))
         self.size_bytes = expected or total or 0
         self.sha256 = self.sha256 or response.linked.sha256
         self._check_free_space(self._limits.margin_bytes)
@@ -442,6 +447,21 @@ class FileDownload:
             raise Stopped
 
 
+def _is_page(response: Response) -> bool:
+    return response.header("Content-Type").split(";")[0].strip().lower() == "text/html"
+
+
+def _wrong_size(host: str, total: int | None, expected: int) -> str:
+    if not expected:
+        return tr("The file on {host} is empty.", host=host)
+    return tr(
+        "The file on {host} has {total} bytes where {expected} were expected.",
+        host=host,
+        total=total,
+        expected=expected,
+    )
+
+
 def _other_file(response: Response, kind: FileKind) -> DownloadError:
     """The error of a response that begins as no such file does."""
     if kind is not MODEL:
@@ -451,9 +471,8 @@ def _other_file(response: Response, kind: FileKind) -> DownloadError:
                 "A sign-in page or a filter may have answered. Check your connection, then try again."
             ),
         )
-    page = response.header("Content-Type").split(";")[0].strip().lower() == "text/html"
     remedy = tr("Open the link in your browser to see what it requires, or choose another file.")
-    if page:
+    if _is_page(response):
         return DownloadError(
             tr("{host} sent a web page instead of a model file.", host=response.host), remedy
         )
