@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +24,7 @@ from app.chat.deletions import Deletions
 from app.chat.folders import Folders
 from app.chat.transfer.batches import Batches, Made
 from app.chat.transfer.faults import Cancelled, TransferError
-from app.chat.transfer.files import FreePaths, not_written, replaced
+from app.chat.transfer.files import FreePaths, replaced
 from app.chat.transfer.pieces import pieces_of
 from app.domain.chat_tree import ChatTree
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program, Progress, Work
@@ -57,7 +57,7 @@ class Documents:
 
     style_sheet: Callable[[], str]  # GUI thread
     html: Callable[[ChatTree, str], Iterator[str]]  # any thread
-    pdf: Callable[[ChatTree, Path], Iterator[None]]  # GUI thread, one step at a time
+    pdf: Callable[[ChatTree], Generator[None, None, bytes]]  # GUI thread, one step at a time
 
 
 @dataclass(slots=True)
@@ -458,6 +458,21 @@ class Transfer(QObject):
                 if (fault := self._fault) is not None and not isinstance(fault, ReadOnlyStore):
                     raise TransferError(str(fault), fault.remedy) from None
 
+    def write_file(
+        self, path: Path, content: bytes, then: Callable[[TransferError | None], None]
+    ) -> None:
+        """Write a whole file, for the GUI thread, which does not wait for it."""
+
+        def work() -> TransferError | None:
+            try:
+                with replaced(path) as file:
+                    file.write(content)
+            except TransferError as error:
+                return error
+            return None
+
+        self._worker.run(work, then)
+
     def read_tree(self, number: int, then: Callable[[list[ChatTree]], None]) -> None:
         """Read one chat, for the GUI thread; none if it is gone."""
         self._store_queue.read(lambda store: list(_trees(store, (number,))), then)
@@ -533,15 +548,16 @@ class _PdfExport:
         self,
         transfer: Transfer,
         job: _Job,
-        write: Callable[[ChatTree, Path], Iterator[None]],
+        made: Callable[[ChatTree], Generator[None, None, bytes]],
         ids: tuple[int, ...],
         path: Path,
     ) -> None:
-        self._transfer, self._job, self._write = transfer, job, write
+        self._transfer, self._job, self._made = transfer, job, made
         self._ids, self._path = ids, path
         self._free = FreePaths(path, ExportFormat.PDF.value)
         self._done = 0
-        self._steps: Iterator[None] = iter(())
+        self._place = path  # of the chat at hand
+        self._steps: Generator[None, None, bytes] | None = None
         self._timer = QTimer(transfer, interval=0)
         self._timer.timeout.connect(self._step)
 
@@ -558,36 +574,36 @@ class _PdfExport:
 
     def _begin(self, trees: list[ChatTree]) -> None:
         self._done += 1
-        self._steps = iter(())
-        for tree in trees:
-            place = self._path if len(self._ids) == 1 else self._free.path(tree.title)
-            try:
-                place.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                self._end(not_written(place, error))
-                return
-            self._steps = self._write(tree, place)
+        if not trees:  # it was deleted meanwhile
+            self._next()
+            return
+        self._place = self._path if len(self._ids) == 1 else self._free.path(trees[0].title)
+        self._steps = self._made(trees[0])
         self._timer.start()
 
     def _step(self) -> None:
         """Work for a slice of time."""
         until = time.perf_counter() + _SLICE_SECONDS
+        assert self._steps is not None
         try:
             self._transfer.report(self._job, self._done / len(self._ids), self._done)
             while time.perf_counter() < until:
                 next(self._steps)
-        except StopIteration:
+        except StopIteration as end:
             self._timer.stop()
-            self._next()
-        except (Cancelled, TransferError) as error:
+            self._transfer.write_file(self._place, end.value, self._on_written)
+        except Cancelled as error:
             self._end(error)
-        except OSError as error:
-            self._end(not_written(self._path, error))
+
+    def _on_written(self, error: TransferError | None) -> None:
+        if error is None:
+            self._next()
+        else:
+            self._end(error)
 
     def _end(self, error: Exception | None) -> None:
         self._timer.stop()
-        close = getattr(self._steps, "close", None)  # removes a file that is not complete
-        if close is not None:
-            close()
+        if self._steps is not None:
+            self._steps.close()  # its painter ends
         self._timer.deleteLater()
         self._transfer.finished(error)

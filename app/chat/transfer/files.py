@@ -43,7 +43,7 @@ def replaced(path: Path) -> Generator[IO[bytes]]:
     try:
         disk_files.make_folder(path.parent)
         try:
-            with fresh.open("wb") as file:
+            with open(disk_files.system_path(fresh), "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

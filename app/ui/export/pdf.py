@@ -1,8 +1,8 @@
 """A chat as a PDF: the blocks of the transcript on pages, in short steps between events.
 
 A page ends between two lines of text or code or two rows of a table, whose header is on each page; a
-heading stays with what follows it, and of a paragraph at least two lines stay together. Text is text, and formulas are drawn
-as curves, so both are sharp at any size; the fonts are embedded.
+heading stays with what follows it, and of a paragraph at least two lines stay together. Text is text,
+and formulas are drawn as curves, so both are sharp at any size; the fonts are embedded.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
-from PySide6.QtCore import QIODevice, QLocale, QMarginsF, QPointF, QRectF, QSaveFile, Qt
+from PySide6.QtCore import QBuffer, QIODevice, QLocale, QMarginsF, QPointF, QRectF, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -68,14 +67,10 @@ class Rows(Protocol):
         ...
 
 
-def pdf_steps(tree: ChatTree, path: Path) -> Iterator[None]:
-    """Write one chat; each step takes some milliseconds. Raises OSError.
-
-    The file is there when the last step is done; what is not complete is removed.
-    """
-    file = QSaveFile(str(path))
-    if not file.open(QIODevice.OpenModeFlag.WriteOnly):
-        raise OSError(None, file.errorString(), str(path))
+def pdf_steps(tree: ChatTree) -> Generator[None, None, bytes]:
+    """Make the file of one chat, and return its content; each step takes some milliseconds."""
+    file = QBuffer()
+    file.open(QIODevice.OpenModeFlag.WriteOnly)
     writer = QPdfWriter(file)
     title = one_line(tree.title)
     writer.setTitle(title)
@@ -85,17 +80,11 @@ def pdf_steps(tree: ChatTree, path: Path) -> Iterator[None]:
     margins = QMarginsF(_MARGIN, _MARGIN, _MARGIN, _MARGIN)
     writer.setPageMargins(margins, QPageLayout.Unit.Millimeter)
     pages = _Pages(writer, title)
-    is_whole = False
     try:
         yield from pages.fill(tree)
-        is_whole = True
     finally:
         pages.end()  # in any case: Qt crashes if a painter outlives what it paints on
-        if not is_whole:
-            file.cancelWriting()
-            file.commit()
-    if not file.commit():
-        raise OSError(None, file.errorString(), str(path))
+    return bytes(file.data().data())
 
 
 def _page_size() -> QPageSize.PageSizeId:

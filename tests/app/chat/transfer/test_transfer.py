@@ -23,6 +23,7 @@ from app.domain.ids import new_id
 from app.domain.parts import FilePart, ImagePart, TextPart
 from app.domain.transfer import Dropped, ExportFormat, ImportPreview, Program
 from app.store.store import Store
+from busy_files import BusyFiles
 from chat_makers import NODES, chatgpt_chat, write_silly_tavern
 from engine import Role
 from stage import Stage, until
@@ -409,6 +410,34 @@ def test_pdf_is_written_between_the_events_of_the_window(
     assert len(files) == len(numbers)
     assert all(each.read_bytes().startswith(b"%PDF") for each in files)
     assert notice(stage, EXPORTED_NOTICE).endswith(f"to {target}.")
+
+
+def test_a_pdf_that_is_open_elsewhere_for_a_moment_is_replaced(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    (path := tmp_path / "x.pdf").write_bytes(b"before")
+    busy = BusyFiles(monkeypatch)
+    busy.hold(path)
+    number = stage.state.conversations[0].id
+    stage.controller.transfer.export_chats([number], ExportFormat.PDF, path)
+    done(stage)
+    assert path.read_bytes().startswith(b"%PDF")
+    assert busy.refusals == 3
+    assert not list(tmp_path.glob("x.pdf.*"))
+
+
+def test_nothing_is_left_of_a_cancelled_pdf(stage: Stage, tmp_path: Path) -> None:
+    stage.start()
+    imported(stage, export_of(tmp_path, "a"))
+    (path := tmp_path / "x.pdf").write_bytes(b"before")
+    number = stage.state.conversations[0].id
+    stage.controller.transfer.export_chats([number], ExportFormat.PDF, path)
+    stage.controller.transfer.cancel()
+    done(stage)
+    assert path.read_bytes() == b"before"
+    assert not list(tmp_path.glob("x.pdf.*"))
 
 
 def test_a_pdf_that_cannot_be_written_is_said(stage: Stage, tmp_path: Path) -> None:
