@@ -24,7 +24,7 @@ _MOST = 20  # versions that are remembered
 _NONE = Version(-1, 0, 0)
 _INTERNAL, _GONE = "_internal", "_internal.deleted"
 # All that a package puts beside it; what else is in the folder is the user's.
-_FILES = ("tokonoma", "Tokonoma.exe", "install.sh", "register.ps1", "README.txt", "LICENSE.txt")
+_FILES = ("tokonoma", "Tokonoma.exe", "install.sh", "README.txt", "LICENSE.txt")
 _SHARE = "share"  # menu entry, icons, manual of an archive: files of these names
 _OWN = ("tokonoma.", "app.tokonoma.")
 

@@ -16,10 +16,7 @@ def documents() -> list[str]:
 
 
 def add_files(folder: Path) -> None:
-    """Add the files of Windows to a bundle: README, licence, and the script for the Start menu."""
+    """Add the files of Windows to a bundle: README and licence."""
     for source, name in ((_HERE / _README, _README), (ROOT / "LICENSE", "LICENSE.txt")):
         text = source.read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8", newline="\r\n")
-    script = (_HERE / "register.ps1").read_text(encoding="utf-8")
-    script = script.replace("@DOCUMENTS@", " ".join(documents()))
-    (folder / "register.ps1").write_text(script, encoding="utf-8", newline="\r\n")

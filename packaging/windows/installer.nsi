@@ -108,7 +108,7 @@ Section "Tokonoma"
 
   SetOutPath "$INSTDIR"
   !insertmacro KeepFormer "$(Open)"
-  File /r /x register.ps1 /x uninstall.exe "${BUNDLE}/*"
+  File /r /x uninstall.exe "${BUNDLE}/*"
   WriteUninstaller "$INSTDIR\uninstall.exe"
   CreateShortcut "$SMPROGRAMS\Tokonoma.lnk" "$INSTDIR\Tokonoma.exe"
 
