@@ -296,6 +296,25 @@ def test_the_child_of_the_program_imports_neither_qt_nor_the_engine() -> None:
     )
 
 
+@pytest.mark.skipif(sys.platform != "win32", reason="asks Windows")
+def test_a_process_can_enter_its_job() -> None:
+    """Whose limits Windows refuses if a structure or number is wrong; then it stays outside."""
+    code = (
+        "import ctypes\n"
+        "from app.processes import windows_job\n"
+        "kernel, inside = windows_job._kernel(), ctypes.c_int()\n"
+        "kernel.IsProcessInJob.argtypes = (ctypes.c_void_p,) * 3\n"
+        "windows_job.enter_job(1 << 30)\n"
+        "kernel.IsProcessInJob(kernel.GetCurrentProcess(), None, ctypes.byref(inside))\n"
+        "print(inside.value, windows_job.peak_memory() > 1 << 20)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        cwd=child_tasks.ROOT,
+    )  # fmt: skip
+    assert done.stdout.split() == ["1", "True"], done.stderr
+
+
 def test_a_bundle_is_its_own_child(monkeypatch: pytest.MonkeyPatch) -> None:
     assert child_command()[-3:] == ("-m", "app", "--child")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
