@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,7 @@ TRITON_REQUIREMENTS = ROOT / "packaging" / "requirements-triton.txt"
 
 _UNFINISHED = VENV / "tokonoma-unfinished"
 _NEEDED_BYTES = 3_000_000_000
+_LOCK_SECONDS = 0.2  # between two looks at a lock that another command holds
 _NOISE = re.compile(r"WARNING: Location|\[notice\]|^\s*$|^Looking in ")
 _DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?([A-Za-z0-9_.]+?)-\d\S* \(([\d.]+) (MB|GB)\)")
 
@@ -132,23 +134,26 @@ def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock file while the block runs, waiting for other commands that hold it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
-        if not _lock(file.fileno(), wait=False):
+        if not _lock(file.fileno()):
             say("Another command is setting up; waiting for it…")
-            _lock(file.fileno(), wait=True)
+            while not _lock(
+                file.fileno()
+            ):  # Windows would wait for 10 seconds, then raise an error
+                time.sleep(_LOCK_SECONDS)
         yield  # closing the file releases the lock
 
 
-def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Take the lock of an open file; False when another process has it and `wait` is off."""
+def _lock(descriptor: int) -> bool:
+    """Take the lock of an open file; False when another process has it."""
     try:
         if sys.platform == "win32":
             import msvcrt  # noqa: PLC0415  # exists on Windows only
 
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         else:
             import fcntl  # noqa: PLC0415  # does not exist on Windows
 
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
     return True

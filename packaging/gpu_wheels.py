@@ -2,7 +2,7 @@
 
 `packaging/dev.py gpu-wheels ADDRESS` asks the package index at this address through pip for the
 CUDA build of the pinned torch, and for what that requires beyond the build for processors. Files
-are not downloaded: their hashes come from the index, sizes and contents from their ends. The list
+are not downloaded, but Triton's: their hashes come from the index, their sizes from servers. The list
 (`resources/gpu_wheels.json` in the bundle) is empty without this command, and nothing is offered.
 Beside it, Triton's module for the driver is compiled: users have no compiler (`gpu_driver`).
 Run by .venv's interpreter; standard library only.
@@ -11,6 +11,7 @@ Run by .venv's interpreter; standard library only.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import re
@@ -103,7 +104,13 @@ def add_driver(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Write Triton's compiled module for the driver, and its licence. Raises Trouble."""
     row = next(each for each in rows if each["name"].startswith("triton-"))
     try:
-        with _archive(row["url"])[0] as archive:
+        with urllib.request.urlopen(row["url"], timeout=_SECONDS) as response:
+            content = response.read()
+        if hashlib.sha256(content).hexdigest() != row["sha256"]:  # what it has is compiled
+            raise Trouble(
+                f"{row['name']} is not the file that the index names: its SHA-256 differs."
+            )
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             files = {name: archive.read(name) for name in (gpu_driver.SOURCE, gpu_driver.HEADER)}
             texts = [name for name in archive.namelist() if name.endswith("/LICENSE")]
             licence = b"\n".join(map(archive.read, texts))
@@ -154,7 +161,10 @@ def write(path: Path, entry: dict[str, Any]) -> None:
 def _row(package: dict[str, Any]) -> dict[str, Any]:
     """A package's row. Raises Trouble when its file cannot be asked for."""
     url = package["download_info"]["url"]
+    sha256 = package["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
     name = urllib.parse.unquote(url.rpartition("/")[2])
+    if not sha256:
+        raise Trouble(f"The index states no SHA-256 of {name}, by which users would check it.")
     say(f"Reading the end of {name}…")
     try:
         archive, size = _archive(url)
@@ -166,7 +176,7 @@ def _row(package: dict[str, Any]) -> dict[str, Any]:
         "name": name,
         "url": url,
         "size_bytes": size,
-        "sha256": package["download_info"]["archive_info"]["hashes"]["sha256"],
+        "sha256": sha256,
         "unpacked_bytes": unpacked,
     }
 

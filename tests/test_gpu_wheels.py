@@ -107,6 +107,33 @@ def test_an_index_without_a_cuda_build_is_refused(
     assert not path.exists()
 
 
+def test_a_triton_that_is_not_the_one_of_the_index_is_not_compiled(
+    index: Index, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index.put("torch", PINNED, FILES, "triton==3.7.1", "nvidia-cudnn-cu13==9.20.0")
+    driver = {gpu_driver.SOURCE: "#error planted\n", gpu_driver.HEADER: "", "x/LICENSE": "MIT"}
+    index.put("triton", "3.7.1", TRITON | driver)
+    index.put("nvidia_cudnn_cu13", "9.20.0", {"nvidia/cudnn/lib/libcudnn.so.9": "library"})
+    file, other = wheel("triton", "3.7.1", TRITON | driver | {"x/LICENSE": "BSD"})
+    path = tmp_path / "made" / "gpu_wheels.json"
+    entry = gpu_wheels.list_of(gpu_wheels.resolve(index.address, PINNED), PINNED)
+    index.hub.put(f"pkgs/gpu/{file}", other)
+    with pytest.raises(Trouble, match="SHA-256 differs"):
+        gpu_wheels.add_driver(path.parent, entry["wheels"])
+
+
+def test_an_index_without_hashes_is_refused() -> None:
+    info = {"url": "http://127.0.0.1:9/triton-3.7.1-py3-none-any.whl", "archive_info": {}}
+    with pytest.raises(Trouble, match="no SHA-256 of triton"):
+        gpu_wheels.list_of(
+            [
+                {"metadata": {"name": name}, "download_info": info}
+                for name in ("triton", "nvidia-x-cu13")
+            ],
+            PINNED,
+        )
+
+
 def test_a_cuda_of_unknown_drivers_is_refused() -> None:
     rows = [
         {"metadata": {"name": name}, "download_info": {}} for name in ("triton", "nvidia-x-cu99")
