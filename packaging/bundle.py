@@ -28,6 +28,7 @@ from windows import imports, runtime, wine
 FOLDER = ROOT / "build" / "bundle"
 WORK = ROOT / "build" / "bundle-work"
 NAME = "Tokonoma"
+SYSTEMS = [sys.platform, *(["win32"] if sys.platform == "linux" else [])]  # that can be built here
 _HERE = ROOT / "packaging"
 _SPEC = _HERE / "bundle.spec"
 _NEEDED_BYTES = 3_000_000_000
@@ -109,8 +110,9 @@ def built(folder: Path | None = None, system: str = sys.platform) -> Path:
     folder = folder or folder_of(system)
     found = program(folder / _folder_name(system), system)
     if not found.is_file():
+        which = "" if system == sys.platform else f" --system {system}"
         raise Trouble(
-            f"There is no bundle in {folder}. Run `python3 packaging/dev.py bundle` first."
+            f"There is no bundle in {folder}. Run `python3 packaging/dev.py bundle{which}` first."
         )
     return found
 

@@ -555,6 +555,16 @@ def test_testing_a_missing_bundle_reports_how_to_build_one(
     assert "Run `python3 packaging/dev.py bundle` first." in capsys.readouterr().err
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="built under Wine")
+def test_testing_a_missing_bundle_of_windows_reports_how_to_build_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "Tokonoma").mkdir()
+    (tmp_path / "Tokonoma" / "tokonoma").touch()  # the program of another system
+    assert dev.main(["bundle", "--test", "--system", "win32", "--out", str(tmp_path)]) == 1
+    assert "packaging/dev.py bundle --system win32` first." in capsys.readouterr().err
+
+
 def test_library_paths_of_the_system_are_restored_for_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,7 @@ written outside the user's profile, fail the trial.
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import smoke_frozen
@@ -46,6 +47,38 @@ def main(files: list[Path], cache: Path, pictures: Path | None = None) -> list[s
     return done
 
 
+def smoke(program: Path) -> str:
+    """Ask a bundle one question in an empty prefix, thrown away later; returns the answer.
+
+    Raises Trouble.
+    """
+    with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as folder:
+        prefix = Prefix(Path(folder) / "prefix")
+        make_bare(prefix)
+        try:
+            return _ask(prefix, program)
+        finally:
+            prefix.stop()
+
+
+def _ask(prefix: Prefix, program: Path) -> str:
+    """Ask the included model one question under strace; returns the answer. Raises Trouble."""
+    with tempfile.TemporaryDirectory() as work:
+        trace = Path(work) / "trace.txt"
+        traced = clean_root.traced(trace)
+        prefix.stop()  # the server, which makes connections, is to be traced too
+        parts: list[str] = []
+        started = time.monotonic()
+        status = prefix.run(str(program), "--smoke", before=traced, limit=_LIMIT, sink=parts.append)
+        took = time.monotonic() - started
+        if status != 0:
+            raise Trouble(f"The smoke test ended with status {status}:\n{''.join(parts)}")
+        reached = clean_root.remote(trace.read_text(encoding="utf-8", errors="replace"))
+    if reached:
+        raise Trouble(f"It reached beyond this machine: {'; '.join(reached[:9])}.")
+    return f"asked, traced, in {took:.0f} s: {''.join(parts).strip()}"
+
+
 class _Trial:
     """The steps, in one prefix and on one display."""
 
@@ -64,11 +97,13 @@ class _Trial:
     def run(self, file: Path, pictures: Path | None) -> None:
         """Install, start, ask, upgrade, uninstall twice."""
         before = self._outside()
-        self._install(file, version())
-        self._say(f"{file.name}: installed, with shortcut, file type and entry in Settings.")
-        self._say(f"{file.name}: {self._smoke()}")
-        self._session(pictures and pictures / "windows.png", refuse=file)
-        self._say(f"{file.name}: opened, refused an upgrade while open, and closed.")
+        took = self._install(file, version())
+        shown = "with shortcut, file type and entry in Settings"
+        self._say(f"{file.name}: installed in {took:.0f} s, {shown}.")
+        self._say(f"{file.name}: {_ask(self.prefix, self.folder / 'Tokonoma.exe')}")
+        took = self._session(pictures and pictures / "windows.png", refuse=file)
+        done = "refused an upgrade while open, and closed"
+        self._say(f"{file.name}: opened, with the model after {took:.0f} s, {done}.")
         with tempfile.TemporaryDirectory(dir=file.parent) as work:
             newer = setup.make_exe(self.folder, Path(work), _NEXT, "SetCompress off")
             self._install(newer, _NEXT)
@@ -92,9 +127,12 @@ class _Trial:
         say(line)
         self._done.append(line)
 
-    def _install(self, file: Path, number: str) -> None:
+    def _install(self, file: Path, number: str) -> float:
+        """Install silently and look at what Windows shows of it; returns the installer's seconds."""
+        started = time.monotonic()
         if status := self._status(str(file), "/S"):
             raise Trouble(f"{file.name} ended with status {status}.")
+        took = time.monotonic() - started
         for key in _KEYS:
             if self._status("reg", "query", key):
                 raise Trouble(f"After the installation the registry lacks {key}.")
@@ -104,6 +142,7 @@ class _Trial:
             raise Trouble(f"Settings does not show the version {number}.")
         if not self._shortcuts():
             raise Trouble("The Start menu has no shortcut.")
+        return took
 
     def _uninstall(self, *options: str) -> None:
         # With _? it does not copy itself to the temporary folder, so that it can be waited for.
@@ -115,28 +154,14 @@ class _Trial:
         if left or self._shortcuts() or not self._status("reg", "query", _KEYS[0]):
             raise Trouble(f"The uninstaller left {left or 'a shortcut or its entry'}.")
 
-    def _smoke(self) -> str:
-        """Ask the included model one question under strace; returns the answer."""
-        with tempfile.TemporaryDirectory() as work:
-            trace = Path(work) / "trace.txt"
-            traced = clean_root.traced(trace)
-            self.prefix.stop()  # the server, which makes connections, is to be traced too
-            parts: list[str] = []
-            program = str(self.folder / "Tokonoma.exe")
-            status = self.prefix.run(
-                program, "--smoke", before=traced, limit=_LIMIT, sink=parts.append
-            )
-            if status != 0:
-                raise Trouble(f"The smoke test ended with status {status}:\n{''.join(parts)}")
-            reached = clean_root.remote(trace.read_text(encoding="utf-8", errors="replace"))
-        if reached:
-            raise Trouble(f"It reached beyond this machine: {'; '.join(reached[:9])}.")
-        return "".join(parts).strip()
+    def _session(self, picture: Path | None, refuse: Path | None = None) -> float:
+        """Open the window, wait for the model, and close it as Windows does.
 
-    def _session(self, picture: Path | None, refuse: Path | None = None) -> None:
-        """Open the window, wait for the model, and close it as Windows does."""
+        Returns the seconds until the model was loaded.
+        """
         settings = self._local / "Tokonoma" / "settings.json"
         settings.unlink(missing_ok=True)
+        started = time.monotonic()
         program = self.prefix.start(str(self.folder / "Tokonoma.exe"))
         try:
             smoke_frozen.wait_for(
@@ -145,6 +170,7 @@ class _Trial:
                 "the model",
                 _LIMIT,
             )
+            took = time.monotonic() - started
             if picture is not None:
                 shown = self.prefix.settings["DISPLAY"]
                 tree.run("import", "-window", "root", "-display", shown, picture)
@@ -158,6 +184,7 @@ class _Trial:
                 program.kill()
         if status != 0:
             raise Trouble(f"After its window was closed the app exited with status {status}.")
+        return took
 
     def _status(self, *command: str) -> int:
         return self.prefix.run(*command, limit=_LIMIT, sink=lambda _: None)
