@@ -25,6 +25,9 @@ _KEYS = (
     r"HKCU\Software\Tokonoma\Capabilities",
 )
 _KEPT = "conversations.sqlite"
+# As on a Windows that has no C++ runtime: the bundle's own, or none, in place of Wine's.
+_RUNTIME = ("concrt140", "msvcp140", "msvcp140_1", "msvcp140_2", "msvcp140_atomic_wait")
+_CLEAN = {"WINEDLLOVERRIDES": f"{','.join((*_RUNTIME, 'vcruntime140', 'vcruntime140_1'))}=n"}
 _LIMIT = 900  # seconds for one run: of libraries that Wine reads for the first time
 _WINE_FILES = ("windows/temp/", "ProgramData/")  # which Wine itself writes
 
@@ -53,7 +56,7 @@ def smoke(program: Path) -> str:
     Raises Trouble.
     """
     with tempfile.TemporaryDirectory(prefix="tokonoma-", ignore_cleanup_errors=True) as folder:
-        prefix = Prefix(Path(folder) / "prefix")
+        prefix = Prefix(Path(folder) / "prefix", _CLEAN)
         make_bare(prefix)
         try:
             return _ask(prefix, program)
@@ -83,7 +86,7 @@ class _Trial:
     """The steps, in one prefix and on one display."""
 
     def __init__(self, prefix: Prefix, display: str, done: list[str]) -> None:
-        settings = {"DISPLAY": display, "QT_QPA_PLATFORM": "windows"}
+        settings = {**_CLEAN, "DISPLAY": display, "QT_QPA_PLATFORM": "windows"}
         self.prefix, self._done = Prefix(prefix.folder, settings), done
         users = prefix.drive / "users"
         (home,) = (path for path in users.iterdir() if path.name != "Public")
