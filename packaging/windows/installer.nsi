@@ -48,6 +48,7 @@ VIAddVersionKey "LegalCopyright" "Apache License 2.0"
 !insertmacro MUI_PAGE_INSTFILES
 !insertmacro MUI_PAGE_FINISH
 !define MUI_COMPONENTSPAGE_NODESC
+!define MUI_PAGE_CUSTOMFUNCTION_SHOW un.hideSpace
 !insertmacro MUI_UNPAGE_COMPONENTS
 !insertmacro MUI_UNPAGE_INSTFILES
 !include "${TEXTS}"
@@ -151,6 +152,13 @@ Function un.onInit
   ${IfNot} ${Errors}
     SectionSetFlags 1 ${SF_SELECTED}
   ${EndIf}
+FunctionEnd
+
+; The page says how much space an installation needs, which is none here.
+Function un.hideSpace
+  FindWindow $0 "#32770" "" $HWNDPARENT
+  GetDlgItem $0 $0 1023
+  ShowWindow $0 ${SW_HIDE}
 FunctionEnd
 
 Section "un.Tokonoma"
