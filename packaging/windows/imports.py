@@ -24,51 +24,13 @@ _ADDED = {
 }
 _SETS = ("api-ms-win-", "ext-ms-win-")  # names that Windows maps to DLLs of its own
 # Of the DLLs of every Windows 10, also without its media features, those that are imported.
-WINDOWS = frozenset(
-    [
-        "advapi32",
-        "authz",
-        "bcrypt",
-        "bcryptprimitives",
-        "comctl32",
-        "comdlg32",
-        "crypt32",
-        "d3d11",
-        "d3d12",
-        "d3d9",
-        "dbghelp",
-        "dnsapi",
-        "dwmapi",
-        "dwrite",
-        "dxgi",
-        "gdi32",
-        "icuuc",
-        "imagehlp",
-        "imm32",
-        "iphlpapi",
-        "kernel32",
-        "mpr",
-        "netapi32",
-        "ntdll",
-        "ole32",
-        "oleaut32",
-        "psapi",
-        "rpcrt4",
-        "secur32",
-        "setupapi",
-        "shell32",
-        "shlwapi",
-        "uiautomationcore",
-        "user32",
-        "userenv",
-        "uxtheme",
-        "version",
-        "winhttp",
-        "winmm",
-        "wintrust",
-        "ws2_32",
-        "wtsapi32",
-    ]
+WINDOWS = (
+    *("advapi32", "authz", "bcrypt", "bcryptprimitives", "comctl32", "comdlg32", "crypt32"),
+    *("d3d11", "d3d12", "d3d9", "dbghelp", "dnsapi", "dwmapi", "dwrite", "dxgi", "gdi32"),
+    *("icuuc", "imagehlp", "imm32", "iphlpapi", "kernel32", "mpr", "netapi32", "ntdll", "ole32"),
+    *("oleaut32", "psapi", "rpcrt4", "secur32", "setupapi", "shell32", "shlwapi"),
+    *("uiautomationcore", "user32", "userenv", "uxtheme", "version", "winhttp", "winmm"),
+    *("wintrust", "ws2_32", "wtsapi32"),
 )
 _PLAIN, _DELAYED = (1, 20, 12), (13, 32, 4)  # data directory, bytes of an entry, place of its name
 
