@@ -71,8 +71,9 @@ def gone(process: int, seconds: float = 2.0, *, reaped: bool = True) -> bool:
 
 def test_a_child_does_many_tasks(make: Make) -> None:
     pool = make()
-    results = [pool.call("echo", {"text": f"näme {number}"}) for number in range(50)]
-    assert [text.decode() for text, _ in results] == [f"näme {number}" for number in range(50)]
+    texts = [f"näme\r\n{number}\n" for number in range(50)]
+    results = [pool.call("echo", {"text": text}) for text in texts]
+    assert [text.decode() for text, _ in results] == texts
     assert len({process for _, process in results}) == 1
 
 
