@@ -75,15 +75,16 @@ def test_settings_of_a_newer_version_survive_changes_by_this_one(tmp_path: Path)
 
 def test_settings_of_models_keep_what_only_a_newer_version_knows(tmp_path: Path) -> None:
     newer = {"cache": "q2_9", "context": 4096, "mirostat": [2, 5.0]}
+    one, other = Path("/m/a.gguf"), Path("/m/b.gguf")
     path = written(
-        tmp_path / "models.json", {"defaults": {"/m/a.gguf": newer, "/m/b.gguf": {"mirostat": 1}}}
+        tmp_path / "models.json", {"defaults": {str(one): newer, str(other): {"mirostat": 1}}}
     )
     loaded = model_settings.load(path)
-    assert loaded == {Path("/m/a.gguf"): ModelDefaults(context=4096)}
-    model_settings.save(path, {Path("/m/a.gguf"): ModelDefaults(top_k=7)})
+    assert loaded == {one: ModelDefaults(context=4096)}
+    model_settings.save(path, {one: ModelDefaults(top_k=7)})
     assert stored(path)["defaults"] == {
-        "/m/a.gguf": {"cache": "q2_9", "mirostat": [2, 5.0], "top_k": 7},
-        "/m/b.gguf": {"mirostat": 1},
+        str(one): {"cache": "q2_9", "mirostat": [2, 5.0], "top_k": 7},
+        str(other): {"mirostat": 1},
     }
 
 
