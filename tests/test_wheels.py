@@ -107,3 +107,24 @@ def test_pip_installs_the_folder_and_the_program_answers(tmp_path: Path) -> None
         check=True,
     )
     assert "tokens/s" in done.stdout
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="would load the made-up library")
+def test_a_wheel_takes_the_library_that_was_built_for_its_platform(tmp_path: Path) -> None:
+    try:
+        compiler = build.find_compiler("zig")
+    except build.NoCompiler:
+        pytest.skip("needs ziglang")
+    there = build.library_path(compiler, target=build.Target("aarch64", "darwin"))
+    if there.is_file():
+        pytest.skip(f"{there.name} was built")
+    there.parent.mkdir(exist_ok=True)
+    there.write_bytes(b"built before")
+    try:
+        done = hatchling(tmp_path, TOKONOMA_WHEEL_PLATFORM="macosx_13_0_arm64")
+    finally:
+        there.unlink()
+    assert done.returncode == 0, done.stderr
+    (made,) = tmp_path.glob("*-py3-none-macosx_13_0_arm64.whl")
+    with zipfile.ZipFile(made) as archive:
+        assert archive.read(f"tokonoma/kernels/cpu/lib/{there.name}") == b"built before"
