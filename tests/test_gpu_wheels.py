@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +18,8 @@ import pytest
 import environment
 import gpu_driver
 import gpu_wheels
+from app.downloads.gpu_packages import GPUInstall, remove
+from downloading import QUICK
 from engine import read_gpu_wheels
 from environment import Trouble
 from gpu_packages import FILES, TRITON, unpacked_bytes, wheel
@@ -22,6 +27,19 @@ from hostile_hub import Hub, running
 from kernels.cuda import driver_module
 
 PINNED = environment.pins(Path(environment.ROOT) / "packaging" / "requirements.txt")["torch"]
+
+
+# A start of the program: where torch would be imported from.
+START = """
+import sys
+from pathlib import Path
+from engine import gpu_support
+sys.path.append(sys.argv[2])
+from gpu_packages import GPU
+gpu_support.use(Path(sys.argv[1]), lambda: (GPU,))
+import importlib.util
+print(importlib.util.find_spec("torch").origin)
+"""
 
 
 class Index:
@@ -105,6 +123,40 @@ def test_an_index_without_a_cuda_build_is_refused(
     assert gpu_wheels.main([index.address, "--out", str(path)]) == 1
     assert "no CUDA build of torch with Triton" in capsys.readouterr().err
     assert not path.exists()
+
+
+def test_what_the_index_has_is_fetched_tried_used_after_a_restart_and_removed(
+    index: Index, tmp_path: Path
+) -> None:
+    version = {"torch/version.py": f"__version__ = '{PINNED}+cu130'\ncuda = '13.0'\n"}
+    index.put("torch", PINNED, FILES | version, "triton==3.7.1", "nvidia-cudnn-cu13==9.20.0")
+    driver = {gpu_driver.SOURCE: "int stand_in;\n", gpu_driver.HEADER: "", "x/LICENSE": "MIT"}
+    index.put("triton", "3.7.1", TRITON | driver)
+    index.put("nvidia_cudnn_cu13", "9.20.0", {"nvidia/cudnn/lib/libcudnn.so.9": "library"})
+    written, folder = tmp_path / "made" / "gpu_wheels.json", tmp_path / "data" / "gpu"
+    assert gpu_wheels.main([index.address, "--out", str(written)]) == 0
+    wanted = read_gpu_wheels(written)
+    assert wanted is not None
+    GPUInstall(folder, wanted, limits=QUICK).run()  # the trial is a process
+    asked = len(index.hub.requests)
+
+    def torch_of_a_start() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", START, folder, environment.ROOT / "tests" / "support"],
+            cwd=environment.ROOT,
+            env={**os.environ, "TOKONOMA_GPU_WHEELS": str(written)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert torch_of_a_start() == str(folder / wanted.name / "torch" / "__init__.py")
+    remove(folder)
+    assert "gpu" not in Path(torch_of_a_start()).parts
+    assert not list(folder.iterdir())
+    assert len(index.hub.requests) == asked, "nothing is asked for by a start"
 
 
 def test_a_triton_that_is_not_the_one_of_the_index_is_not_compiled(
