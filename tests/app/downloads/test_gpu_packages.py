@@ -259,6 +259,20 @@ def test_removal_leaves_nothing_but_what_is_unfinished(
     remove_others(folder / "nothing")
 
 
+def test_packages_whose_folder_stays_open_are_not_downloaded_again(
+    folder: Path, wanted: WheelList, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = BusyFiles(monkeypatch)
+    busy.hold(folder / f"{wanted.name}.unpacking", 1000)  # a virus scanner reads it for long
+    with pytest.raises(DownloadError, match="could not be written"):
+        install(folder, wanted).run()
+    asked = len(hub.store_requests())
+    busy.hold(folder / f"{wanted.name}.unpacking", 3)
+    install(folder, wanted).run()
+    assert is_installed(folder, wanted)
+    assert len(hub.store_requests()) == asked
+
+
 def test_what_cannot_be_deleted_keeps_nothing_else(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
