@@ -310,7 +310,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         window.come_forward,
         ending,
     )
-    WorkShown(controller.state, controller.library.state, window, Awake(), taskbar_button())
+    downloads = controller.library.state, controller.gpu_support.state, controller.updates.state
+    WorkShown(controller.state, *downloads, window, Awake(), taskbar_button())
 
 
 def connect_files(window: Window, controller: Controller) -> None:

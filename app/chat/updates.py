@@ -86,7 +86,7 @@ class Updates(QObject):
     ) -> None:
         """`files` is the worker for the app's own files."""
         super().__init__(parent)
-        self._state, self._updates, self._settings, self._files = state, updates, settings, files
+        self._chat, self.state, self._settings, self._files = state, updates, settings, files
         self._here = here = here or Here()
         self._own = version_of(self._here.version) or Version(0, 0, 0)
         self._worker = BackgroundWorker("updates", self)
@@ -125,7 +125,7 @@ class Updates(QObject):
             self._set(kind=found.kind, checked=found.checked, known=known)
             if found.is_other:
                 sentence = tr("Tokonoma is now version {version}.", version=self._here.version)
-                self._state.set_notice(NEWS_NOTICE, Notice(sentence, "", tr("What is new")))
+                self._chat.set_notice(NEWS_NOTICE, Notice(sentence, "", tr("What is new")))
             self._look_for_leftovers()
             if self._here.address:
                 self._timer.start()
@@ -153,7 +153,7 @@ class Updates(QObject):
             own=str(self._own),
         )
         remedy = tr("Quit this one, then start the other again.")
-        self._state.set_notice(OTHER_NOTICE, Notice(sentence, remedy, tr("Quit Tokonoma")))
+        self._chat.set_notice(OTHER_NOTICE, Notice(sentence, remedy, tr("Quit Tokonoma")))
 
     def on_answered(self, generated_tokens: int) -> None:
         """A model on this computer has answered: then this version works."""
@@ -170,7 +170,7 @@ class Updates(QObject):
         self._check(is_asked=True)
 
     def _check_weekly(self) -> None:
-        since = self._here.now() - self._updates.status.checked
+        since = self._here.now() - self.state.status.checked
         is_due = not 0 <= since < _WEEK_SECONDS  # also where the clock was set back
         if self._settings().check_updates and is_due and not self._settings().offline:
             self._check(is_asked=False)
@@ -206,7 +206,7 @@ class Updates(QObject):
             if self._job is None:
                 self._set(newer=None, package=None, too_old="", phase=GetPhase.NONE, get_fault="")
             return
-        if self._updates.status.newer == release:
+        if self.state.status.newer == release:
             return  # what was begun with it goes on
         self.stop_getting()
         here = self._here.installed()
@@ -226,13 +226,13 @@ class Updates(QObject):
         self._offered = name
         self._file(lambda history: history.note_offer(name))
         sentence = tr("There is a newer version of Tokonoma: {version}.", version=name)
-        self._state.set_notice(NOTICE, Notice(sentence, "", tr("Show")))
+        self._chat.set_notice(NOTICE, Notice(sentence, "", tr("Show")))
 
     # --- getting its package --------------------------------------------------------------------
 
     def get(self) -> None:
         """Download the package into the user's folder of downloads, and verify it."""
-        package = self._updates.status.package
+        package = self.state.status.package
         if package is None or self._job is not None:
             return
         path = self._here.downloads() / package.file
@@ -285,7 +285,7 @@ class Updates(QObject):
 
         It would find the files of a running app in use.
         """
-        file, package = self._updates.status.file, self._updates.status.package
+        file, package = self.state.status.file, self.state.status.package
         if file is None or package is None:
             return
 
@@ -307,7 +307,7 @@ class Updates(QObject):
 
     def remove_leftover(self, folder: Path) -> None:
         """Delete the folder of a version that is no longer needed."""
-        if folder not in {each.folder for each in self._updates.status.leftovers}:
+        if folder not in {each.folder for each in self.state.status.leftovers}:
             return
 
         def work() -> str:
@@ -349,7 +349,7 @@ class Updates(QObject):
         self._files.run(work)
 
     def _set(self, **values: object) -> None:
-        self._updates.set_status(replace(self._updates.status, **values))  # type: ignore[arg-type]
+        self.state.set_status(replace(self.state.status, **values))  # type: ignore[arg-type]
 
 
 def _is_there(path: Path, sha256: str) -> bool:

@@ -25,13 +25,13 @@ from app.downloads.policy import (
     Limits,
     Phase,
     Stopped,
+    check_space,
     disk_error,
     free_bytes,
 )
 from app.downloads.transfer import PACKAGE, FileDownload
 from app.downloads.unpacking import unpack, verify
 from app.net.http import WebError
-from app.system.byte_size import size
 from app.system.json_file import replace_file
 from app.system.translation import tr
 from engine import Wheel, WheelList, disk_files, gpu_support
@@ -181,16 +181,8 @@ class GPUInstall:
         # Only one wheel is on the disk at a time, beside the unpacked files.
         needed = sum(wheel.unpacked_bytes for wheel in waiting) + self._limits.margin_bytes
         needed += max(wheel.size_bytes for wheel in waiting)
-        free = self._free(self._folder)
-        if free < needed:
-            raise DownloadError(
-                tr(
-                    "Not enough disk space: {free} free, {needed} needed.",
-                    free=size(free),
-                    needed=size(needed),
-                ),
-                tr("Free some disk space, then try again."),
-            )
+        remedy = tr("Free some disk space, then try again.")
+        check_space(self._free(self._folder), needed, remedy)
 
     def _check_stop(self) -> None:
         if self._stopped.is_set():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from app.system.byte_size import size
 from app.system.file_advice import advice
 from app.system.translation import tr
 
@@ -72,6 +73,19 @@ class Limits:
     margin_bytes: int = 256 << 20  # free space that must be left when the file is complete
     checkpoint_bytes: int = 32 << 20  # received between syncs to the disk
     checkpoint_seconds: float = 5.0
+
+
+def check_space(free: int, needed: int, remedy: str) -> None:
+    """Raise DownloadError when the disk has less free space than is needed."""
+    if free < needed:
+        raise DownloadError(
+            tr(
+                "Not enough disk space: {free} free, {needed} needed.",
+                free=size(free),
+                needed=size(needed),
+            ),
+            remedy,
+        )
 
 
 def free_bytes(folder: Path) -> int:

@@ -20,10 +20,17 @@ from io import FileIO
 from pathlib import Path
 
 from app.downloads.partial import Part, delete_part, hash_file, part_path, read_part, sidecar_path
-from app.downloads.policy import DownloadError, Limits, Phase, Stopped, disk_error, free_bytes
+from app.downloads.policy import (
+    DownloadError,
+    Limits,
+    Phase,
+    Stopped,
+    check_space,
+    disk_error,
+    free_bytes,
+)
 from app.net.http import Cancellation, Linked, Response, WebError, send_request, status_error
 from app.net.ledger import Purpose
-from app.system.byte_size import size
 from app.system.json_file import replace_file
 from app.system.translation import sentences, tr
 from engine import disk_files
@@ -318,16 +325,8 @@ class FileDownload:
     def _check_free_space(self, margin: int) -> None:
         """Raise DownloadError when the disk has too little space for the rest and a margin."""
         needed = max(self.size_bytes - self.done_bytes, 0) + margin
-        free = self._free(self.path.parent)
-        if free < needed:
-            raise DownloadError(
-                tr(
-                    "Not enough disk space: {free} free, {needed} needed.",
-                    free=size(free),
-                    needed=size(needed),
-                ),
-                tr("Free some disk space, then try again. The part downloaded so far is kept."),
-            )
+        remedy = tr("Free some disk space, then try again. The part downloaded so far is kept.")
+        check_space(self._free(self.path.parent), needed, remedy)
 
     def _receive(self, response: Response) -> None:
         """Write the body to the part while receiving, and hash it."""

@@ -34,7 +34,7 @@ class GPUView:
     """GPU support as the settings page shows it."""
 
     phase: GPUPhase = GPUPhase.HIDDEN
-    gpu: str = ""  # name of the first GPU
+    gpu: str = ""  # name of the best GPU
     memory_bytes: int = 0  # of it
     size_bytes: int = 0  # of the download
     unpacked_bytes: int = 0

@@ -9,11 +9,14 @@ import pytest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from app.domain.release import InstallKind, Package
 from app.downloads.entry import Download
-from app.downloads.policy import Phase
+from app.downloads.policy import InstallProgress, InstallStep, Phase
 from app.state.chat import Generation
 from app.state.chat import State as ChatState
+from app.state.gpu import GPUPhase, GPUState, GPUView
 from app.state.library import LibraryState
+from app.state.updates import GetPhase, UpdateState, UpdateStatus
 from app.system.awake import Awake
 from app.ui.widgets.work_shown import WorkShown, progress_of
 
@@ -55,9 +58,29 @@ def library(qtbot: QtBot) -> LibraryState:
 def watched(qtbot: QtBot, chat: ChatState, library: LibraryState) -> tuple[Sleep, Button]:
     window, sleep, button = QWidget(), Sleep(), Button()
     qtbot.addWidget(window)
-    WorkShown(chat, library, window, sleep, button)
+    WorkShown(chat, library, GPUState(window), UpdateState(window), window, sleep, button)
     chat.setParent(window)
     return sleep, button
+
+
+def test_gpu_support_and_a_newer_version_are_downloads_too(
+    qtbot: QtBot, chat: ChatState, library: LibraryState
+) -> None:
+    window, sleep, button = QWidget(), Sleep(), Button()
+    qtbot.addWidget(window)
+    gpu, updates = GPUState(window), UpdateState(window)
+    WorkShown(chat, library, gpu, updates, window, sleep, button)
+    progress = InstallProgress(InstallStep.DOWNLOADING, 50, 200)
+    gpu.set_view(GPUView(GPUPhase.INSTALLING, progress=progress))
+    assert sleep.is_held_off
+    gpu.set_view(GPUView(progress=replace(progress, step=InstallStep.WAITING)))
+    assert not sleep.is_held_off
+    package = Package(InstallKind.DEB, "x86_64", "https://example.org/t.deb", 400, "")
+    updates.set_status(UpdateStatus(phase=GetPhase.GETTING, percent=50, package=package))
+    assert sleep.is_held_off
+    updates.set_status(UpdateStatus(phase=GetPhase.READY, package=package))
+    assert not sleep.is_held_off
+    assert button.shown == [0.25, None, 0.5, None]
 
 
 def test_the_taskbar_shows_all_downloads_as_one(
@@ -98,5 +121,5 @@ def test_an_answer_keeps_the_computer_awake(
 
 def test_progress_is_unknown_where_a_size_is() -> None:
     assert progress_of([]) is None
-    assert progress_of([ROW, replace(ROW, size_bytes=0)]) == -1.0
-    assert progress_of([replace(ROW, done_bytes=300)]) == 1.0
+    assert progress_of([(50, 200), (50, 0)]) == -1.0
+    assert progress_of([(300, 200)]) == 1.0
