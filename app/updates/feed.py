@@ -35,7 +35,7 @@ MAX_SECONDS = 30.0  # for the whole answer
 _MAX_PACKAGES = 64
 _MAX_NOTES = 100_000  # characters
 _MAX_PACKAGE_BYTES = 1 << 35
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,120}")
+_FILE = re.compile(r"[Tt]okonoma[A-Za-z0-9._+~-]{0,120}")  # it replaces a file of its name
 _ENDINGS = {
     InstallKind.DEB: ".deb",
     InstallKind.RPM: ".rpm",

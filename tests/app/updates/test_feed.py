@@ -136,7 +136,7 @@ def test_an_answer_that_never_comes_ends_in_time(server: UpdateServer) -> None:
 NONE = "did not send a description"
 GOOD: dict[str, Any] = {"format": feed.FORMAT, "version": "0.2.0"}
 PACKAGE: dict[str, Any] = {
-    "kind": "deb", "machine": "x86_64", "url": "https://a.example/t.deb", "size_bytes": 5,
+    "kind": "deb", "machine": "x86_64", "url": "https://a.example/tokonoma.deb", "size_bytes": 5,
     "sha256": "a" * 64,
 }  # fmt: skip
 
@@ -161,14 +161,15 @@ def test_an_answer_that_is_no_description_gives_one_sentence(body: bytes) -> Non
 @pytest.mark.parametrize(
     "change",
     [
-        {"url": "http://a.example/t.deb"},
-        {"url": "https://user:pass@a.example/t.deb"},
+        {"url": "http://a.example/tokonoma.deb"},
+        {"url": "https://user:pass@a.example/tokonoma.deb"},
         {"url": "https://a.example/../../.bashrc"},
-        {"url": "https://a.example/t.deb?token=1"},
-        {"url": "https://a.example/t.exe"},
+        {"url": "https://a.example/thesis.deb"},  # it would replace that of the user
+        {"url": "https://a.example/tokonoma.deb?token=1"},
+        {"url": "https://a.example/tokonoma.exe"},
         {"url": "file:///etc/passwd.deb"},
-        {"url": "https://a.example/%2e%2e%2ft.deb"},
-        {"url": ["https://a.example/t.deb"]},
+        {"url": "https://a.example/%2e%2e%2ftokonoma.deb"},
+        {"url": ["https://a.example/tokonoma.deb"]},
         {"size_bytes": -1},
         {"size_bytes": 1 << 60},
         {"size_bytes": True},
