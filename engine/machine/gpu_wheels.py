@@ -81,9 +81,10 @@ def read_list(path: Path | None = None) -> WheelList | None:
     except (OSError, ValueError, RecursionError, TypeError, LookupError):
         return None
     texts = all(type(text) is str and _VERSION.fullmatch(text) for text in (torch, driver))
-    names = [wheel.name for wheel in wheels]
     texts = texts and all(type(number) is int for number in (major, minor))
-    if not texts or not wheels or len({*names}) < len(names) or not all(map(_is_valid, wheels)):
+    if not texts or not wheels or not all(map(_is_valid, wheels)):
+        return None
+    if len({wheel.name for wheel in wheels}) < len(wheels):
         return None
     digest = hashlib.sha256("".join(sorted(wheel.sha256 for wheel in wheels)).encode())
     name = f"{torch}-{platform_key()}-{digest.hexdigest()[:12]}"

@@ -242,6 +242,7 @@ def test_it_is_no_longer_used_once_removed(installed: Installed) -> None:
         {"sha256": "0" * 63},
         {"name": "../torch.whl"},
         {"name": "torch.exe"},
+        {"name": ["torch.whl"]},
         {"url": ""},
         {"size_bytes": 0},
         {"size_bytes": True},
