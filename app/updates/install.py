@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +52,8 @@ def installed(
 def _kind(system: str, program: Path, root: Path) -> InstallKind:
     if system == "darwin":
         return InstallKind.MAC
-    if system == "win32":  # Inno Setup and NSIS leave their uninstallers beside the program
-        setup = ("unins000.exe", "uninstall.exe", "Uninstall.exe")
-        is_setup = any((program.parent / name).is_file() for name in setup)
+    if system == "win32":  # the installer leaves its uninstaller beside the program
+        is_setup = (program.parent / "uninstall.exe").is_file()
         return InstallKind.SETUP if is_setup else InstallKind.PORTABLE
     if (root / ".flatpak-info").is_file():
         return InstallKind.FLATPAK
@@ -81,4 +81,5 @@ def _version(system: str) -> str:
 
 
 def _numbers(version: str) -> list[int]:
+    version = re.sub(r"(\.0)+$", "", version)  # 13 is 13.0
     return [int(each) for each in version.split(".") if each.isdecimal()]

@@ -293,7 +293,7 @@ def test_the_kind_of_installation_is_found(tmp_path: Path) -> None:
     assert kind("linux", "home/me/Tokonoma/tokonoma", listed) is InstallKind.ARCHIVE
     assert kind("linux", "app/lib/tokonoma", ".flatpak-info") is InstallKind.FLATPAK
     assert kind("linux", "usr/bin/python3", listed, frozen=False) is InstallKind.SOURCE
-    assert kind("win32", "T/Tokonoma.exe", "T/unins000.exe") is InstallKind.SETUP
+    assert kind("win32", "T/Tokonoma.exe", "T/uninstall.exe") is InstallKind.SETUP
     assert kind("win32", "T/Tokonoma.exe") is InstallKind.PORTABLE
     assert kind("darwin", "A/Tokonoma.app/Contents/MacOS/Tokonoma") is InstallKind.MAC
 
@@ -308,7 +308,7 @@ def test_this_process_is_started_from_the_source() -> None:
     ("system", "minimum", "too_old"),
     [("2.36", "2.28", False), ("2.28", "2.28", False), ("2.27", "2.28", True), ("2.9", "2.28", True),
      ("10.0.19045", "10.0.17763", False), ("13.5", "14", True), ("14", "13.0", False),
-     ("", "2.28", False), ("2.36", "", False)],
+     ("14", "14.0", False), ("", "2.28", False), ("2.36", "", False)],
 )  # fmt: skip
 def test_a_system_that_is_too_old_is_seen(system: str, minimum: str, too_old: bool) -> None:
     here = Installed(ARCHIVE, "x86_64", Path("/a/tokonoma"), system)
