@@ -90,7 +90,7 @@ class Updates(QObject):
         self._here = here = here or Here()
         self._own = version_of(self._here.version) or Version(0, 0, 0)
         self._worker = BackgroundWorker("updates", self)
-        self._receiver = BackgroundWorker("update package", self)  # a check does not wait for it
+        self._receiver = BackgroundWorker("update-package", self)  # a check does not wait for it
         self._history: History | None = None  # used on the thread of `files`
         self._asking: Cancellation | None = None
         self._job: FileDownload | None = None
