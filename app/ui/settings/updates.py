@@ -271,8 +271,8 @@ def _next_step(kind: InstallKind) -> str:
             )
         case _:
             return tr(
-                "Unpack it into a folder of its own. This version stays; it can be deleted here once "
-                "the new one has answered."
+                "Unpack it into a new folder. If this one has a folder Data, close Tokonoma and move "
+                "Data there. This version stays; it can be deleted here once the new one has answered."
             )
 
 
