@@ -121,10 +121,9 @@ def test_a_wheel_takes_the_library_that_was_built_for_its_platform(tmp_path: Pat
     there.parent.mkdir(exist_ok=True)
     there.write_bytes(b"built before")
     try:
-        done = hatchling(tmp_path, TOKONOMA_WHEEL_PLATFORM="macosx_13_0_arm64")
+        made = wheels.run_hatchling(tmp_path, "macosx_13_0_arm64")
     finally:
         there.unlink()
-    assert done.returncode == 0, done.stderr
-    (made,) = tmp_path.glob("*-py3-none-macosx_13_0_arm64.whl")
+    assert made.name.endswith("-py3-none-macosx_13_0_arm64.whl")
     with zipfile.ZipFile(made) as archive:
         assert archive.read(f"tokonoma/kernels/cpu/lib/{there.name}") == b"built before"
