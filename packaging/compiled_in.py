@@ -107,7 +107,7 @@ def _of_texts(information: Path) -> list[Inner]:
 
 
 def _of_binary(path: Path) -> list[Inner]:
-    """What a binary says of its own."""
+    """Versions and names that a binary states in its strings."""
     if icu := _ICU.match(path.name):
         return [Inner("ICU", icu[1], "Unicode-3.0")]
     content = path.read_bytes()

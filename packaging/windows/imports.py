@@ -22,7 +22,7 @@ _ADDED = {
     "numpy": ("numpy.libs",),
     "torch": ("torch/lib",),
 }
-_SETS = ("api-ms-win-", "ext-ms-win-")  # names that Windows maps to DLLs of its own
+_SETS = ("api-ms-win-", "ext-ms-win-")  # names that Windows maps to its DLLs
 # Of the DLLs of every Windows 10, also without its media features, those that are imported.
 WINDOWS = (
     *("advapi32", "authz", "bcrypt", "bcryptprimitives", "comctl32", "comdlg32", "crypt32"),
