@@ -34,6 +34,7 @@ from app.state.encoder import EncoderView
 from app.state.indexing import IndexingView
 from app.state.library import Offer
 from app.store.store import Store
+from app.ui.documents.chip import AttachmentChip
 from engine import FinishReason, Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush, until
@@ -300,6 +301,13 @@ def files_edited(stage: Stage) -> None:
     """The editor of that question, with its files as chips."""
     files_sent(stage)
     stage.window.transcript.edit_message(stage.state.messages[0].id)
+
+    def are_counted() -> bool:
+        chips = stage.window.findChildren(AttachmentChip)
+        return all(chip.item.tokens is not None and not chip.item.approximate for chip in chips)
+
+    flush()
+    until(are_counted)
     flush()
 
 

@@ -134,6 +134,7 @@ def test_a_folder_is_deleted_with_all_in_it(tmp_path: Path, busy: BusyFiles) -> 
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a permission there")
 def test_a_link_to_a_folder_is_an_error_and_stays(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (link := tmp_path / "link").symlink_to(tmp_path / "models")
