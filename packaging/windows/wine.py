@@ -26,7 +26,7 @@ import environment
 import fetch
 from environment import ROOT, Trouble, child_environment, last_lines, run_quietly, say, venv_python
 from result_table import Row, row_of
-from windows import shims
+from windows import runtime, shims
 
 WHEELS = Path(__file__).resolve().with_name("wheels.txt")
 CHOSEN = Path(__file__).resolve().with_name("chosen.txt")  # tests that run by default
@@ -56,6 +56,7 @@ _REGISTRY = r"""REGEDIT4
 
 [HKEY_CURRENT_USER\Software\Wine\DllOverrides]
 "ucrtbase"="native,builtin"
+"msvcp140"="native"
 "winemenubuilder.exe"=""
 
 [HKEY_CURRENT_USER\Software\Wine\WineDbg]
@@ -247,17 +248,10 @@ def seen(path: Path) -> str:
     return f"Z:{path.absolute()}".replace("/", "\\")
 
 
-def wheel_tags() -> list[str]:
-    """Options of pip that choose the wheels of Python 3.11 on 64-bit Windows."""
-    abis = ("cp311", "abi3", "none")
-    options = ["--platform", "win_amd64", "--python-version", "3.11", "--implementation", "cp"]
-    return [*options, *(part for abi in abis for part in ("--abi", abi))]
-
-
 def _wanted() -> str:
     """Hash of all that the prefix is made from."""
     digest = hashlib.sha256(repr((_SOURCE, _BUILD, _REGISTRY)).encode())
-    sources = (WHEELS, Path(shims.__file__), *sorted(shims.SOURCES.glob("*.c")))
+    sources = (WHEELS, runtime.WHEELS, Path(shims.__file__), *sorted(shims.SOURCES.glob("*.c")))
     for path in (*sources, _wines() / "ucrtbase.dll"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -315,12 +309,17 @@ def _make(made: Prefix) -> None:
     """Make a prefix with Python and the packages."""
     say("Making the Windows prefix (250 MB of packages, once)…")
     make_bare(made)
+    python = made.drive / "python"
     with tempfile.TemporaryDirectory(prefix="tokonoma-") as work:
-        _unpack_python(Path(work), made.drive / "python")
-    target = made.drive / "python" / "Lib" / "site-packages"
+        _unpack_python(Path(work), python)
+        # Wine's own C++ runtime destroys a caught exception twice, which damages the heap: each
+        # error of torch would then be a crash some tests later.
+        for library in runtime.unpack(Path(work)).rglob("*.dll"):
+            shutil.copy(library, python)
+    target = python / "Lib" / "site-packages"
     options = ("--no-deps", "--require-hashes", "--no-compile", "--target", str(target))
     pip = (str(venv_python()), "-m", "pip", "install", "-q")
-    run_quietly(*pip, *options, *wheel_tags(), "-r", str(WHEELS))
+    run_quietly(*pip, *options, *runtime.wheel_tags(), "-r", str(WHEELS))
     if made.run(PYTHON, "-c", "import torch, PySide6.QtCore, tokenizers", limit=600):
         raise Trouble("Python cannot import its packages under Wine, as above.")
     made.stop()
