@@ -34,8 +34,12 @@ DEBIAN = (
 # Instruction set of the kernels to the oldest processor emulated that has it, and that torch runs on:
 # its wheels end with an illegal instruction on those before ARMv8.2, such as cortex-a72.
 PROCESSORS = {"i8mm": "max", "neon": "cortex-a76", "scalar": "cortex-a76"}
-# Run by default on each processor: products in every format, states, segments of attention.
-CHOSEN = ("test_linear.py", "test_states.py", "test_segments.py")
+# Run by default on each processor: products in every format, states, segments of attention, and
+# attention to a cache of integers.
+CHOSEN = (
+    *("test_linear.py", "test_states.py", "test_segments.py"),
+    "test_attention.py::test_integers_stand_for_numbers_of_any_size",
+)
 _TESTS = "tests/kernels/cpu"
 _ELSEWHERE = ("test_build.py", "test_driver.py", "test_vectors.py")  # these need a compiler
 _SUITE = "trixie"  # Debian 13

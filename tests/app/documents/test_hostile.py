@@ -16,7 +16,7 @@ from hostile_packages import Lures
 from hostile_trial import MOST_SECONDS, Outcome, trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits that the system enforces")
-NAMES = [*hostile_files(Lures("http://127.0.0.1:9", Path("/none")))]
+NAMES = [*hostile_files(Lures("http://127.0.0.1:9", Path("/none").absolute()))]
 SAMPLED, OF = 9, 13  # one file in so many, whatever files are added
 SAMPLE = [name for name in NAMES if zlib.crc32(name.encode()) % OF == SAMPLED]
 

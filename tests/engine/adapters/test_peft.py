@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save_file
 
 import forward_pass
 import oracle
@@ -62,7 +62,7 @@ def change_config(folder: Path, **keys: Any) -> None:
 def change_tensors(folder: Path, **changes: Any) -> None:
     """Replace or add tensors by the end of their names; None removes one."""
     file = folder / "adapter_model.safetensors"
-    tensors = load_file(file)
+    tensors = load(file.read_bytes())
     for name, value in changes.items():
         if value is None:
             del tensors[name]
@@ -201,7 +201,7 @@ def test_modules_are_found_under_every_common_prefix(
     file = folder / "adapter_model.safetensors"
     renamed = {
         stem.format(key.split(".")[4]) + ".".join(key.split(".")[5:-1]) + end: value
-        for key, value in load_file(file).items()
+        for key, value in load(file.read_bytes()).items()
     }
     save_file(renamed, file)
     assert len(load_adapter(folder, base).pairs) == 4
