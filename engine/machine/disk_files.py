@@ -9,6 +9,7 @@ This module does not import torch.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -36,8 +37,12 @@ _MARK, _SHARE = "\\\\?\\", "\\\\"
 
 
 def is_busy(error: OSError) -> bool:
-    """Whether Windows refused a change because a program has the file open, as far as it tells."""
-    return getattr(error, "winerror", None) in _BUSY
+    """Whether Windows refused a change because a program has the file open, as far as it tells.
+
+    Of a file that cannot be opened the C library tells no more than that access was denied.
+    """
+    code = getattr(error, "winerror", None)
+    return code in _BUSY or (sys.platform == "win32" and not code and error.errno == errno.EACCES)
 
 
 def retried(

@@ -43,7 +43,7 @@ from engine import (
 from fakes import MODEL, FakeEngine
 from stage import flush, reraise, until, wait_for_workers
 
-FOLDER = Path("/home/mika/adapters")
+FOLDER = Path("/home/mika/adapters").absolute()  # with a drive on Windows
 PIRATE = FOLDER / "pirate-speech.gguf"
 FORMAL = FOLDER / "formal-german"
 SHORT = FOLDER / "short_answers.gguf"

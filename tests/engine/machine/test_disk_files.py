@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import sys
@@ -73,7 +74,7 @@ def test_waiting_can_be_stopped(tmp_path: Path, busy: BusyFiles) -> None:
         disk_files.replace(source, tmp_path / "model", pause=stop)
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "x"), PermissionError(13, "x"), refusal(3)])
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "x"), PermissionError(1, "x"), refusal(3)])
 def test_other_errors_are_raised_at_once(error: OSError) -> None:
     calls: list[int] = []
 
@@ -165,6 +166,22 @@ def test_an_open_file_is_deleted_once_it_is_closed(tmp_path: Path) -> None:
     disk_files.delete(path)
     closing.join()
     assert not path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="elsewhere an open file can be opened again")
+def test_a_file_that_nobody_may_open_is_read_once_it_is_closed(tmp_path: Path) -> None:
+    """As while it is being replaced, or read by a virus scanner."""
+    path = _written(tmp_path / "settings.json")
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    kernel.CreateFileW.restype = ctypes.c_void_p
+    held = ctypes.c_void_p(kernel.CreateFileW(str(path), 0x80000000, 0, None, 3, 0, None))
+    closing = threading.Timer(0.3, kernel.CloseHandle, [held])
+    with pytest.raises(PermissionError) as caught:
+        path.read_bytes()
+    assert disk_files.is_busy(caught.value)
+    closing.start()
+    assert disk_files.read_bytes(path) == b"old"
+    closing.join()
 
 
 @pytest.mark.parametrize(
