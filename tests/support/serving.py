@@ -63,10 +63,15 @@ class Served:
         models = self.engine.resident
         return sum(self.ask(Metrics(one.path), MetricsRead).running for one in models)
 
-    def socket(self) -> socket.socket:
-        """A plain connection to the server."""
+    def socket(self, receive_bytes: int = 0) -> socket.socket:
+        """A plain connection to the server; `receive_bytes` the system holds for it, if given."""
         url = httpx.URL(self.server.address)
-        return socket.create_connection((url.host, url.port or 0), timeout=TIMEOUT_SECONDS)
+        connection = socket.socket()
+        connection.settimeout(TIMEOUT_SECONDS)
+        if receive_bytes:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.connect((url.host, url.port or 0))
+        return connection
 
     def raw(self, sent: bytes) -> bytes:
         """What the server answers to these bytes until it closes the connection."""

@@ -264,7 +264,7 @@ def test_abandoned_connections_leave_nothing(served: Served) -> None:
 def test_a_client_that_reads_nothing_is_cut_off(guarded: Served) -> None:
     wait_until(lambda: guarded.server.activity.connections <= 1)  # `running` opens none
     before = guarded.server.activity.connections
-    with guarded.socket() as connection:
+    with guarded.socket(receive_bytes=4096) as connection:
         body = chat(**LONG, logprobs=True, top_logprobs=20, stream=True)
         connection.sendall(post_bytes(CHAT, json.dumps(body).encode(), f"x-api-key: {KEY}"))
         wait_until(lambda: guarded.server.activity.connections == before + 1)
