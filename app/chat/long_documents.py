@@ -409,7 +409,7 @@ class LongAnswer:
         seconds = self._section_seconds * left if not part.level else 0.0
         before = self._usage.prompt_tokens
         yield StepDelta(part.number, part.count, part.level, seconds)
-        began, text, reason = time.monotonic(), "", EndReason.END
+        began, text, reason = time.perf_counter(), "", EndReason.END
         async for delta in self._told(self._door.ask(question, most_tokens=most)):
             match delta:
                 case TextDelta():
@@ -432,7 +432,7 @@ class LongAnswer:
         is_cut = reason in (EndReason.LENGTH, EndReason.CONTEXT, EndReason.REPETITION)
         done = replace(part, text=text.strip(), cut=is_cut)
         self._done = with_section(self._done, done)
-        self._took.append(time.monotonic() - began)
+        self._took.append(time.perf_counter() - began)
         yield SectionDelta(done)
 
     async def _written(self, question: str) -> AsyncIterator[Delta]:

@@ -199,7 +199,7 @@ def test_mark_for_a_deleted_message_is_dropped(
         ("/a/short_answers.gguf", "short answers"),
         ("/a/Upper.GGUF", "Upper"),
         ("/a/run-1.5", "run-1.5"),
-        ("/a/_.gguf", "/a/_.gguf"),
+        ("/a/_.gguf", str(Path("/a/_.gguf"))),
     ],
 )
 def test_adapter_names_come_from_their_files(path: str, name: str) -> None:

@@ -101,7 +101,10 @@ def test_what_is_not_there_or_no_file_is_told_at_once(extractor: Extractor, tmp_
     assert fault_of(extractor, tmp_path / "none") is ExtractionFault.MISSING
     assert fault_of(extractor, tmp_path / "file" / "in it") is ExtractionFault.MISSING
     assert fault_of(extractor, tmp_path) is ExtractionFault.NOT_A_FILE
-    assert fault_of(extractor, tmp_path / ("x" * 5000)) is ExtractionFault.UNREADABLE
+    too_long = fault_of(extractor, tmp_path / ("x" * 5000))
+    # Windows may say of such a name that there is no such file.
+    wanted = ExtractionFault.MISSING if sys.platform == "win32" else ExtractionFault.UNREADABLE
+    assert too_long in (ExtractionFault.UNREADABLE, wanted)
     assert fault_of(extractor, Path("a\0b")) is ExtractionFault.UNREADABLE
     assert time.monotonic() - start < 5
 
@@ -152,6 +155,8 @@ def changes() -> dict[str, Callable[[Path], object]]:
 def test_a_file_that_changes_while_it_is_read_is_told(
     extractor: Extractor, tmp_path: Path, change: str
 ) -> None:
+    if change == "replaced" and sys.platform == "win32":
+        pytest.skip("Windows refuses to replace a file that is open")
     archive(extractor, tmp_path)
     path = tmp_path / "archive.zip"
     changed = threading.Event()

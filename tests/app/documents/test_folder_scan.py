@@ -28,8 +28,9 @@ class Watched:
         def seems(path: str, facts: os.stat_result) -> os.stat_result:
             for folder, device in self.on.items():
                 if path == str(folder) or str(folder) in map(str, Path(path).parents):
-                    times = {"st_mtime_ns": facts.st_mtime_ns, "st_ctime_ns": facts.st_ctime_ns}
-                    return os.stat_result((*facts[:2], device, *facts[3:]), times)
+                    names = ("st_mtime_ns", "st_ctime_ns", "st_file_attributes")
+                    more = {name: getattr(facts, name) for name in names if hasattr(facts, name)}
+                    return os.stat_result((*facts[:2], device, *facts[3:]), more)
             return facts
 
         monkeypatch.setattr(folder_scan, "_state", lambda entry: seems(entry.path, usual(entry)))
