@@ -2,7 +2,7 @@
 
 A model is loaded for a backend and refers to it, so models on several backends work side by side.
 A table of kernels is a dict `(op, format name) → function`; an op that reads no weight is listed
-under F32. The reference has every entry; what another backend lacks runs on it, which is logged.
+under F32. The reference has every entry but `record`; what another lacks runs on it, which is logged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kernels import reference
 from kernels.device_sampling import DeviceSampler
 from kernels.formats import Format
 from kernels.interpreter import Interpreter
+from kernels.not_lowerable import NotLowerable
 from kernels.ops import Ops
 from kernels.program import Program, Recorded
 from kernels.reference import DECODING_BYTES, Kernel
@@ -38,6 +39,9 @@ Kernels = Mapping[tuple[str, str], Kernel]
 log = logging.getLogger(__name__)
 
 HOST = torch.device("cpu")
+
+# Lowers a program or raises NotLowerable; the one entry that the reference does not have.
+_RECORD = ("record", "F32")
 
 # Without `prepare`: a backend has it for the formats of its `linear` and `embed`.
 SHOWN_WEIGHT_OPS = tuple(op.__name__ for op in reference.WEIGHT_OPS if op is not reference.prepare)
@@ -219,15 +223,18 @@ class Backend:
         Its weights must come from `prepare`. Both give the same bits. With `refused` ops, which
         run on the reference instead, it is interpreted.
         """
-        lowered = None if refused else self._find("record")(program)
-        if lowered is not None:
-            return lowered
-        log.info("The model runs op by op: %s does not lower its program.", self.name)
-        return Interpreter(program, self.ops.without(refused))
+        lower, reason = self.kernels.get(_RECORD), ""
+        if lower is not None and not refused:
+            try:
+                return lower(program)
+            except NotLowerable as error:
+                reason = str(error)
+                log.info("The model runs op by op: %s does not lower %s.", self.name, reason)
+        return Interpreter(program, self.ops.without(refused), reason=reason)
 
     def records_programs(self) -> bool:
         """Whether `record` lowers programs, unless their weights are in another layout."""
-        return self.kernels.get(("record", "F32"), reference.record) is not reference.record
+        return _RECORD in self.kernels
 
     def macs_per_100_ms(self) -> int:
         """Multiply-adds (weights times tokens) in about 100 ms on two slow cores."""

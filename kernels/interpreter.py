@@ -64,9 +64,14 @@ class Interpreter:
         program: Program,
         ops: Ops,
         attending: Callable[[Sequence[Segment]], Attending] | None = None,
+        reason: str = "",
     ) -> None:
-        """`attending` makes what a batch's causal attention runs on, in place of several ops."""
+        """`attending` makes what a batch's causal attention runs on, in place of several ops.
+
+        `reason` is what a backend lacks to lower the program: "Attend with sinks".
+        """
         self.program = program
+        self.reason = reason
         self._ops = ops
         self._attending = attending
 

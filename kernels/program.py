@@ -97,11 +97,6 @@ class Norm:
     centred: bool = False  # layer norm, which subtracts the mean
     bias: Tensor | None = None  # f32 [width], added last
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the kernels of every backend compute it: of an RMS norm they add no bias."""
-        return self.centred or self.bias is None
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadNorm:
@@ -196,12 +191,6 @@ class Attend:
     chunk: int = 0  # tokens, a multiple of those of a page; 0: none
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it is causal, has no sinks and chunks, no norms after RoPE, and own values."""
-        plain = self.causal and self.sinks is None and not self.chunk
-        return plain and not self.norms_rotated and not self.values_are_keys
-
-    @property
     def values_are_keys(self) -> bool:
         """Whether it appends keys alone, which are the values too."""
         return bool(self.k) and not self.v
@@ -276,11 +265,6 @@ class Gate:
     out: str
     limit: float = 0.0
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the kernels of every backend compute it."""
-        return self.activation in COMMON_ACTIVATIONS and not self.limit
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadGate:
@@ -343,17 +327,6 @@ class Experts:
     def has_changes(self) -> bool:
         """Whether adapters change the experts."""
         return bool(self.gate_changes or self.up_changes or self.down_changes)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it has gates and ups alone, in memory, without a limit, and plain routing."""
-        parts = (self.gate_bias, self.up_bias, self.down_bias)
-        parts = (*parts, self.gate_scale, self.up_scale, self.down_scale)
-        parts = (*parts, self.gate_rotation, self.up_rotation, self.down_rotation)
-        plain = self.routing.is_plain and bool(self.ups) and not self.weighs_input
-        plain = plain and self.pager is None and not self.has_changes
-        plain = plain and self.activation in COMMON_ACTIVATIONS
-        return plain and not self.limit and all(part is None for part in parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from kernels.formats import FORMATS, Format, by_name
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation, Program, Recurrence, Xielu
+from kernels.program import Activation, Recurrence, Xielu
 from kernels.quantized_kv import QuantizedKV
 from kernels.rotation import hadamard
 from kernels.routing import Gating, Routing
@@ -370,11 +370,6 @@ def softcap(x: Tensor, cap: float) -> Tensor:
     return torch.tanh(x / cap) * cap
 
 
-def record(program: Program) -> None:
-    """Return None: the reference backend does not record programs."""
-    del program
-
-
 def macs_per_100_ms() -> int:
     """Multiply-adds in 100 ms; measured: about 50 GFLOP/s of float32."""
     return 2_500_000_000
@@ -420,7 +415,7 @@ RARE_OPS: dict[str, Kernel] = {
     "recurrence_any": recurrence,
 }
 
-# Entries of a backend that are not ops: memory estimates, recording of programs, measured speeds.
+# Entries of a backend that are not ops: memory estimates, measured speeds.
 OTHERS: dict[tuple[str, str], Kernel] = {
     **{
         (entry.__name__, format.name): entry
@@ -428,7 +423,6 @@ OTHERS: dict[tuple[str, str], Kernel] = {
         for format in FORMATS.values()
     },
     ("attention_bytes", "F32"): attention_bytes,
-    ("record", "F32"): record,
     ("read_bandwidth", "F32"): read_bandwidth,
     ("macs_per_100_ms", "F32"): macs_per_100_ms,
     ("memory", "F32"): memory,

@@ -108,6 +108,14 @@ def is_lowered(recorded: Recorded) -> bool:
     return not isinstance(recorded, Interpreter)
 
 
+def not_lowered(recorded: Recorded) -> tuple[str, ...]:
+    """What the backends of a program, or of its stages, lack to lower it: "Attend with sinks"."""
+    if isinstance(recorded, StagedProgram):
+        found = (reason for _, stage in recorded.stages for reason in not_lowered(stage))
+        return tuple(dict.fromkeys(found))
+    return (recorded.reason,) if isinstance(recorded, Interpreter) and recorded.reason else ()
+
+
 def has_equal_bits(recorded: Recorded) -> bool:
     """Whether a token gets the same bits in any batch, see `Recorded`."""
     return recorded.equal_bits

@@ -35,6 +35,7 @@ _SLOW_WORDS = {
     SlowReason.NO_KERNEL: "no native kernel: uses the reference, and the model runs op by op",
     SlowReason.WRONG_KERNEL: "failed its check on this machine: uses the reference",
     SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
+    SlowReason.NOT_LOWERED: "not lowered by this backend: the model runs op by op",
     SlowReason.DECODED: "no kernel and too large in float32: decoded for every product",
     SlowReason.PAGED: "do not fit in memory: read from the disk for every pass",
 }

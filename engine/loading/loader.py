@@ -309,6 +309,7 @@ class _Loading:
         file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
+        slow = (*slow_parts(known, storage, memory.paging), *faults.slow)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -327,7 +328,7 @@ class _Loading:
             file_bytes=file.file_bytes,
             kernels=merged(kernels),
             backends=words(placement, kernels),
-            slow=(*slow_parts(known, storage, memory.paging), *faults.slow),
+            slow=slow or faults.op_by_op,  # which other slow parts explain
             seconds=time.perf_counter() - started,
             recommended=recommendation(file.metadata),
             pooling=pooling_of(file, Pooling.MEAN if decoder.is_encoder else Pooling.LAST),

@@ -40,6 +40,7 @@ class Faults:
     """Kernels that failed the check for a model on this machine: (backend, op, format) to error."""
 
     errors: Mapping[tuple[str, str, str], float]  # normalized squared; infinite: bits differ
+    not_lowered: tuple[str, ...] = ()  # of the checked layers, see `stages.not_lowered`
 
     @property
     def weights(self) -> tuple[tuple[str, str], ...]:
@@ -65,6 +66,11 @@ class Faults:
             else SlowPart(SlowReason.WRONG_KERNEL, f"{op} {format}" if op in _WEIGHT_OPS else op)
             for _, op, format in self.errors
         )
+
+    @property
+    def op_by_op(self) -> tuple[SlowPart, ...]:
+        """What is not lowered as slow parts of the model."""
+        return tuple(SlowPart(SlowReason.NOT_LOWERED, reason) for reason in self.not_lowered)
 
     def concern(self, backend: str, kernel: str) -> bool:
         """Whether an op, or an op and format such as "linear Q4_0", runs on the reference."""
@@ -102,8 +108,10 @@ def find_faults(
             for backend, checker in checkers.items()
             for kernel, error in checker.faults.items()
         }
+        not_lowered: tuple[str, ...] = ()
         if not errors:  # otherwise this model is interpreted
             lowered = stages.record(program, placement)
+            not_lowered = stages.not_lowered(lowered)
             if stages.is_lowered(lowered):
                 found = _run(lowered, pool, tokens, checkpoint)
                 if not _same(found, expected, exactly=lowered.exact):
@@ -117,7 +125,7 @@ def find_faults(
             format,
             error,
         )
-    return Faults(errors)
+    return Faults(errors, not_lowered)
 
 
 def _checked_layers(decoder: Decoder) -> list[int]:

@@ -325,6 +325,7 @@ class SlowReason(Enum):
     NO_KERNEL = "no_kernel"  # the backend in use lacks a kernel: the reference runs
     WRONG_KERNEL = "wrong_kernel"  # the kernel failed its check at load: the reference runs
     WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
+    NOT_LOWERED = "not_lowered"  # the backend in use runs the model op by op
     DECODED = "decoded"  # without a kernel, and too large in float32: decoded for every product
     PAGED = "paged"  # not in memory: read from the file for every pass
 
@@ -334,7 +335,7 @@ class SlowPart:
     """A part of a model without its fast path, and why."""
 
     reason: SlowReason
-    part: str  # an op, or an op and a format: "linear Q4_0"
+    part: str  # an op, an op and a format, or what is not lowered: "Attend with sinks"
 
 
 class DeviceFault(Enum):

@@ -14,7 +14,6 @@ from functools import partial
 import torch
 
 from kernels.cpu import library, weights
-from kernels.cpu.lowerable import weight_group
 from kernels.cpu.lowering_layers import (
     by_head,
     change_elements,
@@ -24,16 +23,11 @@ from kernels.cpu.lowering_layers import (
     rotate,
     short_conv,
 )
-from kernels.cpu.operations import Operations
+from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, weight_group
 from kernels.cpu.paged_experts import PagedExperts
-from kernels.cpu.schema import (
-    MAX_WEIGHTS,
-    Barrier,
-    NativeActivation,
-    NativeOp,
-    OpKind,
-)
+from kernels.cpu.schema import MAX_EXPERTS, MAX_WEIGHTS, Barrier, NativeOp, OpKind
 from kernels.layer_state import LayerShape
+from kernels.not_lowerable import NotLowerable, refuse
 from kernels.program import (
     Add,
     AddRows,
@@ -73,7 +67,10 @@ class Lowering(Operations):
     paged: dict[int, PagedExperts] = field(default_factory=dict)  # by their first operation
 
     def lower(self, rest: Sequence[Instruction]) -> int:
-        """Emit the first instruction, fused with the next if possible; returns the number used."""
+        """Emit the first instruction, fused with the next if possible; returns the number used.
+
+        Raises NotLowerable.
+        """
         one, then = rest[0], rest[1] if len(rest) > 1 else None
         match one:
             case Embed():
@@ -81,6 +78,9 @@ class Lowering(Operations):
             case Norm():
                 self._norm(one, then)
             case Linear():
+                changes = [change for change in one.changes if change is not None]
+                factors = (half for change in changes for half in (change.down, change.up))
+                refuse_unpacked(one, (*one.weights, *factors))
                 return self._linear(one, then)
             case Attend():
                 self._attend(one)
@@ -114,6 +114,8 @@ class Lowering(Operations):
                 change_streams(self, one)
             case Fetch():  # a native call ends here
                 self.quantized = ("", 0)
+            case _:
+                raise NotLowerable(one)
         return 1
 
     def may_begin_call(self, one: Instruction) -> bool:
@@ -121,7 +123,12 @@ class Lowering(Operations):
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
     def _embed(self, one: Embed) -> None:
+        change = () if one.change is None else (one.change.down, one.change.up)
+        refuse_unpacked(one, (one.table, one.positions, one.types, *change))
         if one.rotation is not None:  # which comes before the other terms
+            added = one.positions is not None or one.types is not None
+            refuse(one, {"with a rotation and other embeddings": added})
+            _refuse_heads(one, one.rotation)
             plain = replace(one, scale=1.0, change=None, rotation=None)
             self._embed(plain)
             rotate(self, one.rotation, one.out, one.out, back=True)
@@ -208,7 +215,7 @@ class Lowering(Operations):
         plain = not any(one.changes) and not one.scales  # else the biases come after these
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
-            self._products(one, activation=NativeActivation[then.activation.name])
+            self._products(one, activation=activation_of(then, then.activation))
             self.ops[-1].limit = then.limit
             return 2
         if plain and alone and isinstance(then, Add) and (then.y, then.scale) == (one.outs[0], 1.0):
@@ -299,6 +306,9 @@ class Lowering(Operations):
         self._products(Linear(middle, (change.up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
+        limited = one.cap or one.sinks is not None or not (one.k and one.v)
+        full = {"in both directions with more than keys and values": bool(limited)}
+        refuse(one, {"in chunks": bool(one.chunk), **({} if one.causal else full)})
         if one.causal:
             keys = self.layers[one.layer].shape
             assert isinstance(keys, LayerShape), f"layer {one.layer} has another state"
@@ -354,6 +364,7 @@ class Lowering(Operations):
 
     def _experts(self, one: Experts) -> None:
         """Route, products with gates and ups, gate, products with downs, weighted sum."""
+        self._refuse_experts(one)
         count, chosen = len(one.gates), one.routing.chosen
         inner, width = one.gates[0].shape
         routes = self.number("expert routes", 4 * chosen)
@@ -385,7 +396,7 @@ class Lowering(Operations):
             z=groups,
             width=width,
             count=len(products),
-            activation=NativeActivation[one.activation.name],
+            activation=activation_of(one, one.activation),
             limit=one.limit,
             expert_weights=inputs,
             **shape,
@@ -418,6 +429,22 @@ class Lowering(Operations):
         self.add(OpKind.COMBINE, x=rows, y=routes, **combine, **shape)
         self.quantized = ("", 0)  # overwritten by the rows of the pairs
 
+    @staticmethod
+    def _refuse_experts(one: Experts) -> None:
+        """Raise NotLowerable unless they read one rotation and one quantized copy of x."""
+        refuse_unpacked(one, (*one.gates, *one.ups, *one.downs))
+        groups = {weight_group(some[0]) for some in (one.gates, one.ups) if some} - {0}
+        lacking = {
+            "with LoRA": one.has_changes,
+            "with gates and ups of several rotations": bool(one.ups)
+            and one.gate_rotation != one.up_rotation,
+            "with a rotation of weighed inputs": one.weighs_input and one.gate_rotation is not None,
+            "with gates and ups of several formats": len(groups) > 1,
+            f"of {len(one.gates)}": len(one.gates) > MAX_EXPERTS,
+        }
+        refuse(one, lacking)
+        _refuse_heads(one, one.down_rotation)
+
     def _kept_routing(self, one: Routing) -> Routing:
         """A routing whose bias is contiguous and kept."""
         if one.bias is None:
@@ -433,7 +460,7 @@ class Lowering(Operations):
             y=self.number(one.up) if one.up else -1,
             out=self.number(one.out),
             width=self.widths[one.gate],
-            activation=NativeActivation[one.activation.name],
+            activation=activation_of(one, one.activation),
             limit=one.limit,
         )
         self.invalidate(one.out)
@@ -459,6 +486,12 @@ class Lowering(Operations):
     def _set_weight(self, op: NativeOp, at: int, weight: Weight) -> None:
         self.kept.append(weight)
         op.weights[at] = weights.native(weight)
+
+
+def _refuse_heads(one: Embed | Experts, rotation: Rotation | None) -> None:
+    """Raise NotLowerable for a rotation that cannot be computed in place: it reorders heads."""
+    reorders = rotation is not None and rotation.heads != (1, 1)
+    refuse(one, {"with a rotation that reorders heads": reorders})
 
 
 def _group(one: Linear) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from kernels.cpu.lowerable import weight_group
-from kernels.cpu.operations import Operations
-from kernels.cpu.schema import Barrier, NativeActivation, OpKind
+from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, weight_group
+from kernels.cpu.schema import MAX_STREAMS, MAX_TAPS, Barrier, OpKind
+from kernels.kv_pages import StateLayer
 from kernels.layer_state import RecurrentState
+from kernels.not_lowerable import refuse
 from kernels.program import (
     Columns,
     HeadGate,
@@ -51,7 +52,7 @@ def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:
         case HeadGate():
             heads = to.widths[one.gate]
             shape = {"heads": heads, "head_width": to.widths[one.x] // heads}
-            activation = NativeActivation[one.activation.name]
+            activation = activation_of(one, one.activation)
             names = {"x": to.number(one.x), "y": to.number(one.gate)}
             to.add(OpKind.HEAD_GATE, activation=activation, **names, **shape)
             to.invalidate(one.x)
@@ -74,6 +75,9 @@ def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:
 
 def head_linear(to: Operations, one: HeadLinear) -> None:
     """Copy the columns of every head to rows of its own, multiply them as those of experts."""
+    refuse_unpacked(one, one.weights)
+    groups = set(map(weight_group, one.weights))
+    refuse(one, {"with LoRA": bool(one.changes), "of several formats": len(groups) > 1})
     heads, (rows, columns) = len(one.weights), one.weights[0].shape
     groups = to.number(f"head groups {heads}", 2 * heads + 2)
     some = to.number(f"head rows {heads * columns}", heads * columns)
@@ -108,6 +112,7 @@ def change_streams(
     match one:
         case MixStreams():
             count = round(to.widths[one.coefficients] ** 0.5)
+            refuse(one, {f"of {count} streams": count > MAX_STREAMS})
             shape = {"heads": count, "head_width": width // count}
             to.add(OpKind.MIX_STREAMS, x=x, y=to.number(one.coefficients), **shape)
         case AddToStreams():
@@ -146,23 +151,28 @@ def rotate(
 
 
 def short_conv(to: Operations, one: ShortConv, then: Instruction | None) -> None:
-    activation = -1 if one.activation is None else NativeActivation[one.activation.name]
+    taps = one.weight.shape[1]
+    refuse(one, {"in both directions": not one.causal, f"of {taps} taps": taps > MAX_TAPS})
+    _refuse_other_state(to, one)
     alone = isinstance(then, ShortConv) and then.x != one.x
     to.add(
         OpKind.SHORT_CONV,
         x=to.number(one.x),
         width=to.widths[one.x],
         layer=one.layer,
-        taps=one.weight.shape[1],
+        taps=taps,
         weight=to.pointer(one.weight.T),
         bias=to.pointer(one.bias),
-        activation=activation,
+        activation=activation_of(one, one.activation),
         barrier=Barrier.NEVER if alone else Barrier.ALWAYS,
     )
     to.invalidate(one.x)
 
 
 def recurrence(to: Operations, one: Recurrence) -> None:
+    by_channel = one.decay_bias.numel() != one.rate.numel()
+    refuse(one, {"with time steps by channel": not one.strength and by_channel})
+    _refuse_other_state(to, one)
     shape = to.layers[one.layer].shape
     assert isinstance(shape, RecurrentState), f"layer {one.layer} has another state"
     op = to.add(
@@ -189,3 +199,8 @@ def recurrence(to: Operations, one: Recurrence) -> None:
     op.outs[0] = to.number(one.decay)
     op.outs[1] = to.number(one.strength) if one.strength else -1
     to.invalidate(one.out)
+
+
+def _refuse_other_state(to: Operations, one: ShortConv | Recurrence) -> None:
+    has_state = isinstance(to.layers[one.layer], StateLayer)
+    refuse(one, {"of a layer without a state": not has_state})

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from kernels.cpu import weights
-from kernels.cpu.schema import NativeOp, NativeWeight, OpKind
+from kernels.cpu import library, weights
+from kernels.cpu.schema import NativeActivation, NativeOp, NativeWeight, OpKind
 from kernels.kv_pages import PageLayer, StateLayer
-from kernels.program import RowTable
+from kernels.not_lowerable import NotLowerable, refuse
+from kernels.program import Activation, RowTable
 from kernels.weight import Weight
 
 
@@ -56,3 +57,23 @@ class Operations:
         array = (NativeWeight * len(some))(*map(weights.native, some))
         self.kept.append(array)
         return array
+
+
+def weight_group(weight: Weight) -> int:
+    """Columns of x per quantization scale for a product; 0: it reads floats."""
+    return library.native().nk_activation_group(weight.format.id)
+
+
+def activation_of(one: object, activation: Activation | None) -> int:
+    """The number of an instruction's activation, -1 for none; raises NotLowerable."""
+    if activation is None:
+        return -1
+    if activation.name not in NativeActivation.__members__:
+        raise NotLowerable(one, f"with the activation {activation.value}")
+    return NativeActivation[activation.name]
+
+
+def refuse_unpacked(one: object, some: Iterable[Weight | None]) -> None:
+    """Raise NotLowerable for an instruction unless its weights, which may be None, are packed."""
+    packed = all(weight is None or weights.is_packed(weight) for weight in some)
+    refuse(one, {"with weights that are not packed": not packed})

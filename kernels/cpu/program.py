@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import library
-from kernels.cpu.lowerable import can_lower
 from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
 from kernels.kv_pages import PageTable
 from kernels.layer_state import AT_END, PAGE_TOKENS
-from kernels.program import Attend, Fetch, Program, Segment
+from kernels.not_lowerable import refuse
+from kernels.program import AddRows, Attend, Fetch, Program, Segment
 
 
-def record(program: Program) -> Recorded | None:
-    """Lower a program to native operations; None when it reads weights that are not packed."""
-    return Recorded(program) if can_lower(program) else None
+def record(program: Program) -> Recorded:
+    """Lower a program to native operations; raises NotLowerable."""
+    return Recorded(program)
 
 
 class Recorded:
@@ -50,6 +50,8 @@ class Recorded:
         lowering.quantized = ("", 0)
         at = 0
         while at < len(program.head):
+            rows = isinstance(program.head[at], AddRows)
+            refuse(program.head[at], {"in a head, which has no tokens": rows})
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
         self._paged = lowering.paged

@@ -90,7 +90,7 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def words() -> str:
         return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name
 
-    def record(recorded: Program) -> Recorded | None:
+    def record(recorded: Program) -> Recorded:
         return program.record(recorded, made.ops, place)
 
     kernels = {**ops.CudaOps().table(place), ("record", "F32"): record}

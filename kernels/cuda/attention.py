@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 import triton
@@ -13,7 +14,10 @@ from kernels.cuda.jit import attention as jit
 from kernels.cuda.launch import Quantized, run
 from kernels.gpu.heads import Heads
 from kernels.kv_pages import PageTable
+from kernels.not_lowerable import refuse
+from kernels.program import Attend, Program
 
+MOST_CHANNELS = 256  # of a head: what fits in registers
 MOST_SPLITS = 16  # programs that share the keys of one token and head
 
 _TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
@@ -48,6 +52,12 @@ _ROW_BLOCKS = {
 @dataclass(frozen=True, slots=True)
 class CudaHeads(Heads):
     """The heads of a layer, and the constants of the Triton kernels that follow from them."""
+
+    @classmethod
+    def of(cls, one: Attend, program: Program) -> Self:
+        """The heads of an instruction; raises NotLowerable."""
+        refuse(one, {f"of {one.head_width} channels": one.head_width > MOST_CHANNELS})
+        return super(CudaHeads, cls).of(one, program)
 
     def sizes(self) -> dict[str, int]:
         """Constants of all kernels."""

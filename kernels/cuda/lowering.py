@@ -23,6 +23,7 @@ from kernels.cuda.lowering_layers import Launch, lower_layer
 from kernels.cuda.states import Steps
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT
+from kernels.not_lowerable import refuse
 from kernels.program import (
     Add,
     Attend,
@@ -43,7 +44,7 @@ class Lowering:
     """Launches of a step of so many sequences, and the buffers that they read and write."""
 
     def __init__(self, program: Program, sequences: int, pages: int, device: torch.device) -> None:
-        """`pages` is the width of the page tables."""
+        """`pages` is the width of the page tables. Raises NotLowerable."""
         self.program = program
         self.tokens = sequences
         self.is_wide = sequences > launch.FEW
@@ -93,6 +94,12 @@ class Lowering:
         return 1
 
     def _embed(self, one: Embed, launches: list[Launch]) -> None:
+        lacking = {
+            "with a rotation": one.rotation is not None,
+            "with types of tokens": one.types is not None,
+        }
+        refuse(one, lacking)
+        _refuse_stored(one, one.table, *(() if one.positions is None else (one.positions,)))
         table, out, scale = self._operand(one.table), self.buffers[one.out], one.scale
         tokens, change, positions = self.tokens, one.change, one.positions
         if change is None:
@@ -144,6 +151,8 @@ class Lowering:
         return found.codes and not found.floats
 
     def _linear(self, one: Linear, then: Sequence[Instruction], launches: list[Launch]) -> int:
+        refuse(one, {"with rotations": any(one.rotations)})
+        _refuse_stored(one, *one.weights)
         operands = [self._operand(weight) for weight in one.weights]
         biases = one.biases or (None,) * len(operands)
         scales = one.scales or (1.0,) * len(operands)
@@ -221,6 +230,7 @@ class Lowering:
             launches.append(lambda terms=terms, outs=outs: terms.add(x, outs))
 
     def _experts(self, one: Experts, then: Sequence[Instruction], launches: list[Launch]) -> int:
+        _refuse_experts(one)
         x, scores, tokens = self.buffers[one.x], self.buffers[one.scores], self.tokens
         gates, downs = (experts.table(some, self.device) for some in (one.gates, one.downs))
         ups = experts.table(one.ups, self.device) if one.ups else None
@@ -369,6 +379,26 @@ class Lowering:
         self.quantized.pop(name, None)
         if self._deferred and self._deferred[0] == name:
             self._deferred = None
+
+
+def _refuse_stored(one: Instruction, *some: Weight) -> None:
+    """Raise NotLowerable unless weights are stored for the kernels, or are F32."""
+    readable = all(weights.STORE.has(weight) or weight.format.name == "F32" for weight in some)
+    refuse(one, {"with weights stored otherwise": not readable})
+
+
+def _refuse_experts(one: Experts) -> None:
+    """Raise NotLowerable unless they read x as it is, by weights of one format for each matrix."""
+    every = (*one.gates, *one.ups, *one.downs)
+    inputs = {weight.format.name for weight in (*one.gates, *one.ups)}
+    outputs = {weight.format.name for weight in one.downs}
+    lacking = {
+        "with rotations": any((one.gate_rotation, one.up_rotation, one.down_rotation)),
+        "with LoRA": one.has_changes,
+        "with weights of several formats": len(inputs) > 1 or len(outputs) > 1,
+        "with weights stored otherwise": not all(map(weights.STORE.has, every)),
+    }
+    refuse(one, lacking)
 
 
 def _quantize(x: Tensor, tokens: int, made: Quantized) -> None:

@@ -19,6 +19,7 @@ from kernels.cuda import heads, states
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.cuda.launch import Quantized
 from kernels.cuda.states import RecurrenceOperands, Steps
+from kernels.not_lowerable import NotLowerable, refuse
 from kernels.program import (
     Add,
     AddRows,
@@ -156,12 +157,14 @@ def _convolutions(
     to: Lowering, one: ShortConv, then: Sequence[Instruction], launches: list[Launch]
 ) -> int:
     """One convolution, or up to three of different buffers that follow each other."""
+    _refuse_full(one)
     some = [one]
     for other in then[: _MOST_CONVOLUTIONS - 1]:
         if not isinstance(other, ShortConv) or not _is_alike(to, one, other):
             break
         if other.x in [each.x for each in some]:
             break
+        _refuse_full(other)
         some.append(other)
     kv, tokens = to.program.kv, to.tokens
     every = [(_stored(each), kv.state(each.layer), to.buffers[each.x][:tokens]) for each in some]
@@ -170,6 +173,10 @@ def _convolutions(
     for each in some:
         to.written(each.x)
     return len(some)
+
+
+def _refuse_full(one: ShortConv) -> None:
+    refuse(one, {"in both directions": not one.causal})
 
 
 def _stored(one: ShortConv) -> ShortConv:
@@ -193,6 +200,7 @@ def _gated_convolution(
     """A convolution of a product, multiplied again if the instruction after it says so."""
     convolution = then[0]
     assert isinstance(convolution, ShortConv)
+    _refuse_full(convolution)
     second = then[1] if len(then) > 1 else None
     last, count = None, 2
     if isinstance(second, Multiply) and second.x == one.x != second.y:
@@ -281,7 +289,7 @@ def _streams(to: Lowering, one: Instruction, launches: list[Launch]) -> None:
             x, deviations = buffers[one.x], one.deviations
             launches.append(lambda: _copy(x, streams.gaussian_top_k(x, deviations)))
         case _:
-            raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
+            raise NotLowerable(one)
     to.written(one.x)
 
 

@@ -11,7 +11,6 @@ from kernels import reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
-from kernels.cuda.lowerable import MOST_CHANNELS
 from kernels.gpu.ops import GpuOps
 from kernels.kv_pages import PagedKV
 from kernels.program import Activation, Recurrence
@@ -24,7 +23,7 @@ class CudaOps(GpuOps):
 
     store = weights.STORE
     macs = 1_000_000_000_000  # at 20 TFLOP/s, which any GPU that Triton supports has
-    most_channels = MOST_CHANNELS
+    most_channels = pages.MOST_CHANNELS
 
     def table(self, device: torch.device) -> dict[tuple[str, str], Kernel]:
         """Those of all GPUs, and of layers with a state of fixed size."""

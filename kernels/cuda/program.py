@@ -14,7 +14,6 @@ from torch import Tensor
 from kernels.cuda import attention, graphs
 from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
-from kernels.cuda.lowerable import can_attend, can_lower
 from kernels.cuda.lowering import Lowering
 from kernels.interpreter import Attending, Interpreter
 from kernels.kv_pages import PageTable
@@ -25,9 +24,13 @@ MOST_SEQUENCES = 16  # of a recorded step
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
 
 
-def record(program: Program, ops: Ops, device: torch.device) -> Recorded | None:
-    """Lower a program; None when fused kernels cannot run it."""
-    return Recorded(program, ops, device) if can_lower(program) else None
+def record(program: Program, ops: Ops, device: torch.device) -> Recorded:
+    """A program that fused kernels run; raises NotLowerable.
+
+    It is lowered once without memory: the buckets are made when steps of their size run.
+    """
+    Lowering(program, 1, 1, torch.device("meta"))
+    return Recorded(program, ops, device)
 
 
 class _Bucket:
@@ -119,9 +122,7 @@ class Recorded:
             tables = (one.tables[group] for one in batch)
             return [attention.addresses([one], len(one))[0].to(device) for one in tables]
 
-        def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
-            if not can_attend(one):
-                return None
+        def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor:
             heads = CudaHeads.of(one, program)
             group = heads.layer.group
             if group not in found:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.kv_pages import PageLayer
+from kernels.not_lowerable import refuse
 from kernels.program import Attend, Program
 
 
@@ -33,7 +34,14 @@ class Heads:
 
     @classmethod
     def of(cls, one: Attend, program: Program) -> Self:
-        """The heads of an instruction."""
+        """The heads of an instruction; raises NotLowerable."""
+        one_norm = (one.query_norm is None) != (one.key_norm is None) and bool(one.k)
+        lacking = {
+            "in both directions": not one.causal,
+            "with a norm of queries or keys alone": one_norm,
+            "with keys that are the values": one.values_are_keys,
+        }
+        refuse(one, lacking)
         return cls(
             program.kv.kv(one.layer),
             program.widths[one.q] // one.head_width,
@@ -78,13 +86,3 @@ class Heads:
         """Byte offsets of the layer's parts in a page."""
         layer = self.layer
         return layer.keys, layer.key_scales, layer.values, layer.value_scales
-
-
-def can_attend(one: Attend) -> bool:
-    """Whether the fused kernels of every GPU can run an instruction."""
-    return one.is_plain and has_equal_norms(one)
-
-
-def has_equal_norms(one: Attend) -> bool:
-    """Whether queries and keys are both normed or neither is, where it has keys."""
-    return (one.query_norm is None) == (one.key_norm is None) or not one.k

@@ -78,7 +78,7 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def words() -> str:
         return f"{name} {torch.backends.mps.get_name()}" if place.type == "mps" else name
 
-    def record(recorded: Program) -> Recorded | None:
+    def record(recorded: Program) -> Recorded:
         return program.record(recorded, made.ops, place)
 
     kernels = {**ops.MetalOps().table(place), ("record", "F32"): record}

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from kernels.gpu.heads import Heads
 from kernels.metal.compile import library
+from kernels.not_lowerable import refuse
+from kernels.program import Attend, Program
 
 MOST_SPLITS = 16  # thread groups that share the keys of one token and head
 SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch
@@ -30,6 +32,17 @@ AttendStep = Callable[[Sequence[Tensor], int], None]  # given chunks and the mos
 @dataclass(frozen=True, slots=True)
 class MetalHeads(Heads):
     """The heads of a layer, and the shaders compiled for them, with the sizes of their launches."""
+
+    @classmethod
+    def of(cls, one: Attend, program: Program) -> Self:
+        """The heads of an instruction; raises NotLowerable."""
+        lacking = {
+            "with sinks": one.sinks is not None,
+            "in chunks": bool(one.chunk),
+            "with norms after RoPE": one.norms_rotated,
+        }
+        refuse(one, lacking)
+        return super(MetalHeads, cls).of(one, program)
 
     def rows(self, queries: int) -> int:
         """Queries of a thread group, of so many that share keys."""

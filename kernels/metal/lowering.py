@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kernels.gpu.heads import can_attend
 from kernels.kv_pages import PageLayer
 from kernels.metal import attention, elementwise, products, weights
 from kernels.metal.products import Launch
 from kernels.metal.weights import Operand
+from kernels.not_lowerable import NotLowerable, refuse
 from kernels.program import (
+    COMMON_ACTIVATIONS,
     Add,
     Attend,
     Embed,
@@ -33,37 +34,13 @@ from kernels.weight import Weight
 _WEIGHTS_AT_ONCE = 3  # of one launch
 
 
-def can_lower(program: Program) -> bool:
-    """Whether fused kernels can run a program; the others are run op by op."""
-    if not all(isinstance(layer, PageLayer) for layer in program.kv.layers):
-        return False
-    return all(map(_is_known, (*program.body, *program.head)))
-
-
-def _is_known(one: Instruction) -> bool:
-    match one:
-        case Embed():
-            parts = (one.change, one.positions, one.types, one.rotation)
-            return all(part is None for part in parts) and weights.STORE.has(one.table)
-        case Linear():
-            plain = not one.scales and not any(one.changes) and not any(one.rotations)
-            plain = plain and all(bias is None for bias in one.biases)
-            return plain and all(map(weights.STORE.has, one.weights))
-        case Attend():
-            return can_attend(one)
-        case Gate() | Norm():
-            return one.is_plain
-        case Add() | Softcap():
-            return True
-        case _:
-            return False
-
-
 class Lowering:
     """Launches of a step of so many sequences, and the buffers that they read and write."""
 
     def __init__(self, program: Program, sequences: int, pages: int, device: torch.device) -> None:
-        """`pages` is the width of the page tables."""
+        """`pages` is the width of the page tables. Raises NotLowerable."""
+        states = not all(isinstance(layer, PageLayer) for layer in program.kv.layers)
+        refuse(program, {"with states of fixed size": states})
         self._program = program
         self._tokens = sequences
         self._device = device
@@ -110,9 +87,13 @@ class Lowering:
         buffers = self.buffers
         match one:
             case Embed():
+                parts = one.change, one.positions, one.types, one.rotation
+                refuse(one, {"with more than a table": any(part is not None for part in parts)})
+                _refuse_stored(one, one.table)
                 table, out = self._operand(one.table), buffers[one.out]
                 launches.append(products.embed_launch(self._ids, table, out, one.scale))
             case Norm():
+                refuse(one, {"with a bias": one.bias is not None and not one.centred})
                 operands = one.weight, one.bias, one.epsilon, one.centred
                 launches.append(
                     elementwise.norm_launch(buffers[one.x], *operands, buffers[one.out])
@@ -122,6 +103,7 @@ class Lowering:
             case Attend():
                 launches.append(self._attend(one))
             case Gate():
+                _refuse_gate(one)
                 up = buffers[one.up] if one.up else None
                 operands = buffers[one.gate], up, one.activation, buffers[one.out]
                 launches.append(elementwise.gated_launch(*operands))
@@ -130,13 +112,22 @@ class Lowering:
             case Softcap():
                 launches.append(elementwise.softcap_launch(buffers[one.x], one.cap))
             case _:
-                raise ValueError(f"{type(one).__name__}: `can_lower` refuses it")
+                raise NotLowerable(one)
         return 1
 
     def _linear(self, one: Linear, after: Instruction | None, launches: list[Launch]) -> int:
+        lacking = {
+            "with scales": bool(one.scales),
+            "with LoRA": any(one.changes),
+            "with rotations": any(one.rotations),
+            "with biases": any(bias is not None for bias in one.biases),
+        }
+        refuse(one, lacking)
+        _refuse_stored(one, *one.weights)
         operands = [self._operand(weight) for weight in one.weights]
         x, tokens = self.buffers[one.x], self._tokens
         if isinstance(after, Gate) and _is_gate_of(one, after):
+            _refuse_gate(after)
             (gate, up), out = operands, self.buffers[after.out]
             activation = after.activation
             launches.append(products.gated_launch(x, gate, up, activation, tokens, out))
@@ -166,6 +157,19 @@ class Lowering:
         if id(weight) not in self._operands:
             self._operands[id(weight)] = weights.operand(weight)
         return self._operands[id(weight)]
+
+
+def _refuse_stored(one: Embed | Linear, *some: Weight) -> None:
+    """Raise NotLowerable unless weights are stored for the kernels."""
+    refuse(one, {"with weights stored otherwise": not all(map(weights.STORE.has, some))})
+
+
+def _refuse_gate(one: Gate) -> None:
+    lacking = {
+        f"with the activation {one.activation.value}": one.activation not in COMMON_ACTIVATIONS,
+        "with a limit": bool(one.limit),
+    }
+    refuse(one, lacking)
 
 
 def _is_gate_of(one: Linear, gate: Gate) -> bool:

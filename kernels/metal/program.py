@@ -13,16 +13,20 @@ from torch import Tensor
 
 from kernels.interpreter import Attending, Interpreter
 from kernels.metal import arena, attention, products
-from kernels.metal.lowering import Lowering, can_lower
+from kernels.metal.lowering import Lowering
 from kernels.ops import Ops
 from kernels.program import Attend, Program, Segment
 
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
 
 
-def record(program: Program, ops: Ops, device: torch.device) -> Recorded | None:
-    """Lower a program; None when fused kernels cannot run it."""
-    return Recorded(program, ops, device) if can_lower(program) else None
+def record(program: Program, ops: Ops, device: torch.device) -> Recorded:
+    """A program that fused kernels run; raises NotLowerable.
+
+    It is lowered once without memory: the buckets are made when steps of their size run.
+    """
+    Lowering(program, 1, 1, torch.device("meta"))
+    return Recorded(program, ops, device)
 
 
 class Recorded:
@@ -111,8 +115,6 @@ class Recorded:
             return [(torch.tensor(one.entries[0]).to(device), one.chunks) for one in some]
 
         def attend(one: Attend, buffers: Mapping[str, Tensor]) -> Tensor | None:
-            if not one.is_plain:
-                return None
             heads = attention.MetalHeads.of(one, program)
             group = heads.layer.group
             if group not in found:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kernels import backends
+from kernels.cpu import library
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, PageTable
 from kernels.layer_state import PAGE_TOKENS, LayerShape, needed_pages
@@ -89,6 +90,8 @@ def test_pages_of_a_part_are_those_of_the_table() -> None:
     assert part.address == table.address + 8 * 33
 
 
-def test_attention_in_chunks_is_not_plain() -> None:
-    attend = next(one for one in program(CHUNK).body if isinstance(one, Attend))
-    assert not attend.is_plain
+@pytest.mark.skipif("cpu" not in backends.BACKENDS, reason=library.reason())
+def test_attention_in_chunks_is_interpreted() -> None:
+    recorded = backends.BACKENDS["cpu"].record(program(CHUNK))
+    assert isinstance(recorded, Interpreter)
+    assert recorded.reason == "Attend in chunks"

@@ -246,6 +246,10 @@ def _slow_line(slow: SlowPart) -> str:
             )
         case SlowReason.WRONG_PROGRAM:
             return tr("The fast code gave wrong results on this computer and is not used.")
+        case SlowReason.NOT_LOWERED:
+            return tr(
+                "{part}: this version has no fast code for this part of the model.", part=slow.part
+            )
         case SlowReason.DECODED:
             return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
         case SlowReason.PAGED:

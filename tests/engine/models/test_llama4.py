@@ -11,11 +11,13 @@ import architecture_files
 from engine.errors import UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
+from engine.messages import SlowPart, SlowReason
 from engine.models.families import llama4
 from engine.models.feed_forward import Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.weights import Weights
+from kernels.backends import BACKENDS
 from kernels.routing import Gating
 
 D, C, F, E, V = 64, 16, 24, 4, 50
@@ -112,3 +114,14 @@ def test_chunks_do_not_depend_on_how_a_text_is_read(tmp_path: Path) -> None:
         again = architecture_files.run(session, tokens[:512])
         torch.testing.assert_close(cut, whole, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(again, whole[:512], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels")
+def test_what_is_not_lowered_is_a_slow_part(tmp_path: Path) -> None:
+    path = write(tmp_path / "model.gguf", **{"attention.sliding_window": 256})
+    slow = {
+        backend: load(path, backend=backend, threads=None, ids_only=True).slow
+        for backend in ("cpu", "reference")
+    }
+    part = SlowPart(SlowReason.NOT_LOWERED, "Attend in chunks")
+    assert slow == {"cpu": (part,), "reference": ()}

@@ -34,7 +34,6 @@ def recorded(
     last = (Linear("x", (head,), ("logits",)),)
     whole = Program(tuple(body), (0,), last, "x", "logits", widths, no_attention())
     made = program.record(whole)
-    assert made is not None
     return made, words, head
 
 

@@ -74,9 +74,7 @@ def some_tokens(count: int, random: torch.Generator) -> list[int]:
 
 
 def recorded_of(made: Program) -> program.Recorded:
-    recorded = program.record(made)
-    assert recorded is not None
-    return recorded
+    return program.record(made)
 
 
 def alone(made: Program, tokens: Sequence[int]) -> Tensor:
