@@ -19,9 +19,9 @@ from kernels.device_sampling import DeviceSampler
 from kernels.formats import Format
 from kernels.interpreter import Interpreter
 from kernels.not_lowerable import NotLowerable
-from kernels.ops import Ops
+from kernels.ops import Kernel, Ops
 from kernels.program import Program, Recorded
-from kernels.reference import DECODING_BYTES, Kernel
+from kernels.reference import DECODING_BYTES
 from kernels.weight import Storage, Weight
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.kv_pages import PagedKV
-from kernels.program import Recurrence
+from kernels.ops import Recurrence
 from kernels.routing import Routing
 from kernels.weight import Weight
 

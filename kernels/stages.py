@@ -15,8 +15,9 @@ from torch import Tensor
 
 from kernels.backend import HOST, Backend
 from kernels.interpreter import Interpreter
+from kernels.ops import Instruction, Segment, Transfer
 from kernels.placement import Placement
-from kernels.program import Instruction, Program, Recorded, Segment, Transfer
+from kernels.program import Program, Recorded
 
 NOTHING_REFUSED: Mapping[str, Collection[str]] = {}
 

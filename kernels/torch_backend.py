@@ -14,7 +14,7 @@ import torch
 from kernels import reference
 from kernels.backend import HOST, Backend
 from kernels.formats import FORMATS
-from kernels.reference import Kernel
+from kernels.ops import Kernel
 
 NAME = "torch"
 

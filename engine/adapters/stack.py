@@ -25,7 +25,7 @@ from engine.adapters import peft as lora_peft
 from engine.adapters.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
 from engine.errors import AdapterError, Fault, FaultKind, ModelFileError, RequestError
 from kernels.formats import by_name
-from kernels.program import LoraDelta
+from kernels.ops import LoraDelta
 from kernels.weight import Weight
 
 __all__ = [

@@ -23,8 +23,9 @@ from kernels import stages
 from kernels.backend import HOST, Backend
 from kernels.devices import is_device_error
 from kernels.kv_pages import KVLayout
+from kernels.ops import Segment
 from kernels.placement import Placement
-from kernels.program import Program, Recorded, Segment
+from kernels.program import Program, Recorded
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 MOST_TEXTS = 16  # texts in one pass for embeddings; each has its own KV pages

@@ -20,7 +20,7 @@ from engine.models.layers import Block, Decoder, Ranking
 from engine.models.mixers import Attention, DeltaNet, LatentAttention
 from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Routing
 from kernels.weight import Weight
 

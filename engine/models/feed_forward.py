@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.adapters.delta import Part
 from engine.models.parts import Norm, Projection
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.rotation import Rotation
 from kernels.routing import Routing
 from kernels.weight import Weight
@@ -27,7 +27,7 @@ class GatedMLP:
     down: Projection  # [D, F]
     activation: Activation
     inner_norm: Norm | None = None  # over F channels, before `down`
-    limit: float = 0.0  # of gate and up, as of `kernels.program.Gate`
+    limit: float = 0.0  # of gate and up, as of `kernels.ops.Gate`
     deviations: float | None = None  # of a gate whose highest channels alone count: GaussianTopK
 
     @property
@@ -38,7 +38,7 @@ class GatedMLP:
 
 @dataclass(frozen=True, slots=True)
 class ExpandedIntegral:
-    """The learned activation xIELU; see `kernels.program.Xielu`."""
+    """The learned activation xIELU; see `kernels.ops.Xielu`."""
 
     positive: float
     negative: float
@@ -92,7 +92,7 @@ class Experts:
     up: ExpertMatrices | None
     down: ExpertMatrices
     activation: Activation
-    limit: float = 0.0  # of gate and up, as of `kernels.program.Gate`
+    limit: float = 0.0  # of gate and up, as of `kernels.ops.Gate`
     router_norm: Norm | None = None  # the router reads the stream by this norm, not the input
     weighs_input: bool = False  # the share scales the input of an expert, not its output
     shared: GatedMLP | MLP | None = None

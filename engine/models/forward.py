@@ -28,10 +28,11 @@ from engine.models.forward_streams import (
 from engine.models.layer_pager import LayerPager
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
-from kernels import program
+from kernels import ops
 from kernels.backend import Backend
 from kernels.kv_pages import KVLayout
-from kernels.program import Instruction, LoraDelta, Program
+from kernels.ops import Instruction, LoraDelta
+from kernels.program import Program
 
 # Buffer names of results, which no body may use: they belong to the caller.
 LOGITS, STATES, SCORES = "logits", "states", "scores"
@@ -57,7 +58,7 @@ def forward_program(
     An empty stack changes no bit of the result. What `Program.logits` names is the `result`.
     """
     placement = decoder.placement
-    embed = program.Embed(
+    embed = ops.Embed(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
@@ -85,18 +86,18 @@ def forward_program(
         if isinstance(pager, LayerPager) and (number := decoder.paged[layer]) >= 0:
             at = paged.index(number)
             upcoming = (*paged[at + 1 :], *paged[:at])
-            body.append(program.Fetch(pager, number, upcoming))
+            body.append(ops.Fetch(pager, number, upcoming))
         made = _block(block, first[layer], partial(_deltas, backend, stack))
         if isinstance(pager, ExpertPager) and (number := decoder.paged[layer]) >= 0:
             made = [_paged(one, pager, number) for one in made]
         body += made
         if block.output_scale != 1.0:
-            body.append(program.Scale(STREAM, block.output_scale))
+            body.append(ops.Scale(STREAM, block.output_scale))
         before = backend
     if decoder.streams is not None:
         body += united(decoder.streams, partial(_deltas, before, stack))
     if isinstance(pager, LayerPager) and paged:
-        body.append(program.Fetch(pager, -1, tuple(paged)))
+        body.append(ops.Fetch(pager, -1, tuple(paged)))
     result_name, head = _head(decoder, result, partial(_deltas, placement.head, stack))
     head = [*_transfer(before, placement.head), *head]
     return Program(
@@ -120,13 +121,13 @@ def _head(decoder: Decoder, result: Result, deltas: Deltas) -> tuple[str, list[I
         assert ranking is not None, "the model has no head that scores"
         if ranking.dense is not None:
             head.append(products(source, ((ranking.dense, DENSE),), deltas))
-            head.append(program.Softcap(DENSE, 1.0))  # tanh
+            head.append(ops.Softcap(DENSE, 1.0))  # tanh
             source = DENSE
         head.append(products(source, ((ranking.output, SCORES),), deltas))
         return SCORES, head
     head.append(products(source, ((decoder.head, LOGITS),), deltas))
     if decoder.logit_cap:
-        head.append(program.Softcap(LOGITS, decoder.logit_cap))
+        head.append(ops.Softcap(LOGITS, decoder.logit_cap))
     return LOGITS, head
 
 
@@ -148,7 +149,7 @@ def _states(decoder: Decoder, deltas: Deltas) -> tuple[str, list[Instruction]]:
 
 def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
     """The transfer of the residual stream between two parts of a model, if there is one."""
-    return [] if before is backend else [program.Transfer(STREAM, backend.name)]
+    return [] if before is backend else [ops.Transfer(STREAM, backend.name)]
 
 
 def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
@@ -174,13 +175,13 @@ def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     if block.streams is not None:
         made += corrected(block.streams, block.layer_input, deltas)
     elif block.layer_input is not None:
-        made += [*layer_input(block.layer_input, deltas), program.Add(STREAM, CHANGE)]
+        made += [*layer_input(block.layer_input, deltas), ops.Add(STREAM, CHANGE)]
     return made
 
 
 def _paged(one: Instruction, pager: ExpertPager, number: int) -> Instruction:
     """An instruction of a layer whose experts are read from the file."""
-    if isinstance(one, program.Experts):
+    if isinstance(one, ops.Experts):
         return replace(one, pager=pager, paged_layer=number)
     return one
 
@@ -192,7 +193,7 @@ def _input(one: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
 
 def _added(one: Norm | None, scale: float) -> list[Instruction]:
     """Add the output of attention or MLP to the residual stream, after its norm if there is one."""
-    add = program.Add(STREAM, CHANGE, scale)
+    add = ops.Add(STREAM, CHANGE, scale)
     return [add] if one is None else [norm(one, CHANGE, CHANGE), add]
 
 
@@ -224,28 +225,28 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
 
     for one in instructions:
         match one:
-            case program.Embed():
+            case ops.Embed():
                 note(one.out, one.table.columns)
-            case program.Norm():
+            case ops.Norm():
                 note(one.out, one.weight.shape[0])
-            case program.Linear():
+            case ops.Linear():
                 for out, weight in zip(one.outs, one.weights, strict=True):
                     note(out, weight.shape[0])
-            case program.HeadLinear():
+            case ops.HeadLinear():
                 note(one.out, sum(weight.shape[0] for weight in one.weights))
-            case program.Join():
+            case ops.Join():
                 note(one.out, sum(widths[x] for x in one.xs))
-            case program.Columns():
+            case ops.Columns():
                 note(one.out, one.width)
-            case program.Attend():
+            case ops.Attend():
                 note(one.out, widths[one.q])
-            case program.Recurrence():
+            case ops.Recurrence():
                 note(one.out, widths[one.v])
-            case program.Gate():
+            case ops.Gate():
                 note(one.out, widths[one.gate])
-            case program.Experts():
+            case ops.Experts():
                 note(one.out, one.downs[0].shape[0])
-            case program.Fetch() | program.Transfer():
+            case ops.Fetch() | ops.Transfer():
                 pass
             case _:
                 pass  # in place

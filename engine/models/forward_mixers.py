@@ -15,8 +15,8 @@ from engine.models.mixers import (
     StateSpace,
 )
 from engine.models.parts import HeadNorms, Norm
-from kernels import program
-from kernels.program import Instruction
+from kernels import ops
+from kernels.ops import Instruction
 
 # Buffer names, to which their widths are added.
 QUERY, KEY, VALUE, MIXED = "query", "key", "value", "mixed"
@@ -58,7 +58,7 @@ def _attention(
         key, value = sized(KEY, one.key), sized(VALUE, one.key)
         heads.append((one.key, key))
         if one.value is None:
-            before.append(program.Columns(key, 0, one.key.weight.shape[0], value))
+            before.append(ops.Columns(key, 0, one.key.weight.shape[0], value))
         else:
             heads.append((one.value, value))
     query_norm, key_norm = one.query_norm, one.key_norm
@@ -82,7 +82,7 @@ def _attention(
     return [
         products(source, tuple(heads), deltas),
         *before,
-        program.Attend(
+        ops.Attend(
             q=query,
             k=key,
             v=value,
@@ -114,17 +114,17 @@ def _gated_output(one: Attention, gate: str, mixed: str) -> list[Instruction]:
     if one.gate is None:
         return []
     if one.gate.projection.weight.shape[0] == one.query.weight.shape[0]:
-        return [program.Gate(gate, mixed, one.gate.activation, mixed)]
-    return [program.HeadGate(mixed, gate, one.gate.activation)]
+        return [ops.Gate(gate, mixed, one.gate.activation, mixed)]
+    return [ops.HeadGate(mixed, gate, one.gate.activation)]
 
 
-def _head_norm(norm: Norm | HeadNorms, x: str) -> program.HeadNorm:
+def _head_norm(norm: Norm | HeadNorms, x: str) -> ops.HeadNorm:
     assert isinstance(norm, HeadNorms), "queries and keys have norms of one kind"
-    return program.HeadNorm(x, norm.weight, norm.epsilon, norm.centred)
+    return ops.HeadNorm(x, norm.weight, norm.epsilon, norm.centred)
 
 
-def _query_scale(one: QueryScale, x: str) -> program.PositionScale:
-    return program.PositionScale(x, one.strength, one.length, one.offset)
+def _query_scale(one: QueryScale, x: str) -> ops.PositionScale:
+    return ops.PositionScale(x, one.strength, one.length, one.offset)
 
 
 def _latent_attention(
@@ -154,9 +154,9 @@ def _latent_attention(
         made.append(products(small, ((one.query, query), (one.query_rope, query_rope)), deltas))
     made += [
         norm_of(one.latent_norm, latent, latent),
-        program.HeadLinear(query, one.absorb, absorbed, changes=deltas(one.names[0], None)),
-        program.Join((query_rope, absorbed), joined, heads),
-        program.Join((key_rope, latent), key),
+        ops.HeadLinear(query, one.absorb, absorbed, changes=deltas(one.names[0], None)),
+        ops.Join((query_rope, absorbed), joined, heads),
+        ops.Join((key_rope, latent), key),
     ]
     if one.query_scale is not None:
         made.append(_query_scale(one.query_scale, joined))
@@ -164,10 +164,10 @@ def _latent_attention(
     if one.gate is not None:
         gate = sized(OUTPUT_GATE, one.gate.projection)
         made.append(products(source, ((one.gate.projection, gate),), deltas))
-        gated.append(program.HeadGate(expanded, gate, one.gate.activation))
+        gated.append(ops.HeadGate(expanded, gate, one.gate.activation))
     return [
         *made,
-        program.Attend(
+        ops.Attend(
             q=joined,
             k=key,
             v="",  # the keys, of which the rotated part is not read: see HeadLinear
@@ -182,7 +182,7 @@ def _latent_attention(
             rope_scale=one.rope.scale,
             scale=one.scale,
         ),
-        program.HeadLinear(mixed, one.expand, expanded, one.rope_width, deltas(one.names[1], None)),
+        ops.HeadLinear(mixed, one.expand, expanded, one.rope_width, deltas(one.names[1], None)),
         *gated,
         products(expanded, ((one.output, out),), deltas),
     ]
@@ -194,9 +194,9 @@ def _short_convolution(
     inputs = ((one.before, BEFORE), (one.after, AFTER), (one.value, CONVOLVED))
     return [
         products(source, inputs, deltas),
-        program.Multiply(CONVOLVED, BEFORE),
+        ops.Multiply(CONVOLVED, BEFORE),
         convolution(one.convolution, CONVOLVED, layer),
-        program.Multiply(CONVOLVED, AFTER),
+        ops.Multiply(CONVOLVED, AFTER),
         products(CONVOLVED, ((one.output, out),), deltas),
     ]
 
@@ -224,7 +224,7 @@ def _delta_net(
             convolution(each, name, layer + at)
             for at, (each, name) in enumerate(zip(one.convolutions, heads, strict=True))
         ),
-        program.Recurrence(
+        ops.Recurrence(
             *(*heads, DECAY, STRENGTH, RECURRENT),
             layer=layer + len(heads),
             rate=one.rate,
@@ -236,7 +236,7 @@ def _delta_net(
             floor=one.floor,
         ),
         _recurrent_norm(one.norm),
-        program.Gate(OUTPUT_GATE, RECURRENT, one.activation, OUTPUT_GATE),
+        ops.Gate(OUTPUT_GATE, RECURRENT, one.activation, OUTPUT_GATE),
         products(OUTPUT_GATE, ((one.output, out),), deltas),
     ]
 
@@ -259,7 +259,7 @@ def _state_space(
             convolution(each, name, layer + at)
             for at, (each, name) in enumerate(zip(one.convolutions, names, strict=True))
         ),
-        program.Recurrence(
+        ops.Recurrence(
             q=LINEAR_QUERY,
             k=LINEAR_KEY,
             v=LINEAR_VALUE,
@@ -274,7 +274,7 @@ def _state_space(
             corrected=False,
             skip=one.skip,
         ),
-        program.Gate(OUTPUT_GATE, RECURRENT, program.Activation.SILU, OUTPUT_GATE),
+        ops.Gate(OUTPUT_GATE, RECURRENT, ops.Activation.SILU, OUTPUT_GATE),
         *([] if one.norm is None else [_head_norm(one.norm, OUTPUT_GATE)]),
         products(OUTPUT_GATE, ((one.output, out),), deltas),
     ]
@@ -292,11 +292,11 @@ def _parallel(
         if input_scale != 1.0:
             width = part.projections[0].weight.shape[1]
             x = f"{MIXER_INPUT} {width}"
-            made += [program.Columns(source, 0, width, x), program.Scale(x, input_scale)]
+            made += [ops.Columns(source, 0, width, x), ops.Scale(x, input_scale)]
         made += mixer(part, layer, x, into, deltas)
         if at:
-            made.append(program.Add(out, SUMMED, output_scale))
+            made.append(ops.Add(out, SUMMED, output_scale))
         elif output_scale != 1.0:
-            made.append(program.Scale(out, output_scale))
+            made.append(ops.Scale(out, output_scale))
         layer += len(part.states)
     return made

@@ -12,9 +12,8 @@ from engine.models.feed_forward import (
     ParallelMLPs,
 )
 from engine.models.forward_parts import Deltas, norm, products, sized
-from kernels import program
-from kernels.program import Activation, Instruction
-from kernels.streams import GaussianTopK
+from kernels import ops
+from kernels.ops import Activation, GaussianTopK, Instruction
 
 # Buffer names, to which widths are added.
 GATE, UP, ROUTES, ROUTER_INPUT = "gate", "up", "routes", "router input"
@@ -47,9 +46,9 @@ def _mlp(one: GatedMLP | MLP, source: str, out: str, deltas: Deltas) -> list[Ins
     activated: Instruction
     if isinstance(one.activation, ExpandedIntegral):
         unit = one.activation
-        activated = program.Xielu(gate, unit.positive, unit.negative, unit.beta, unit.epsilon)
+        activated = ops.Xielu(gate, unit.positive, unit.negative, unit.beta, unit.epsilon)
     else:
-        activated = program.Gate(gate, up, one.activation, gate, limit)
+        activated = ops.Gate(gate, up, one.activation, gate, limit)
     inner = one.inner_norm if isinstance(one, GatedMLP) else None
     deviations = one.deviations if isinstance(one, GatedMLP) else None
     return [
@@ -76,7 +75,7 @@ def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -
         made.append(products(source, ((one.before, x),), deltas))
     up = one.up
     made.append(
-        program.Experts(
+        ops.Experts(
             x=x,
             scores=routes,
             gates=one.gate.weights,
@@ -108,10 +107,10 @@ def _experts(one: Experts, stream: str, source: str, out: str, deltas: Deltas) -
         made += _mlp(one.shared, source, shared, deltas)
         if one.shared_gate is not None:
             made.append(products(source, ((one.shared_gate, SHARED_GATE),), deltas))
-            made.append(program.HeadGate(shared, SHARED_GATE, Activation.SIGMOID))
-        made.append(program.Add(out, shared))
+            made.append(ops.HeadGate(shared, SHARED_GATE, Activation.SIGMOID))
+        made.append(ops.Add(out, shared))
     if one.output_scale != 1.0:
-        made.append(program.Scale(out, one.output_scale))
+        made.append(ops.Scale(out, one.output_scale))
     return made
 
 
@@ -124,7 +123,7 @@ def _parallel(
         into = BRANCH if at else out
         made += _branch(branch, stream, source, into, deltas)
         if at:
-            made.append(program.Add(out, BRANCH))
+            made.append(ops.Add(out, BRANCH))
     return made
 
 

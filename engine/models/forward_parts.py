@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from engine.adapters.delta import Part
 from engine.models.parts import Convolution, Norm, Projection
-from kernels import program
-from kernels.program import LoraDelta
+from kernels import ops
+from kernels.ops import LoraDelta
 
 # Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
 STREAM, NORMED, CHANGE = "stream", "normed", "change"
@@ -21,24 +21,24 @@ def sized(name: str, one: Projection, *, columns: bool = False) -> str:
     return f"{name} {one.weight.shape[columns]}"
 
 
-def norm(one: Norm, x: str, out: str) -> program.Norm:
+def norm(one: Norm, x: str, out: str) -> ops.Norm:
     """A norm from one buffer to another, or in place."""
-    return program.Norm(x, one.weight, one.epsilon, out, one.centred, one.bias)
+    return ops.Norm(x, one.weight, one.epsilon, out, one.centred, one.bias)
 
 
-def convolution(one: Convolution, x: str, layer: int) -> program.ShortConv:
+def convolution(one: Convolution, x: str, layer: int) -> ops.ShortConv:
     """A convolution in place; `layer` is the index of its state."""
-    return program.ShortConv(x, one.weight, layer, one.bias, one.activation, one.causal)
+    return ops.ShortConv(x, one.weight, layer, one.bias, one.activation, one.causal)
 
 
-def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -> program.Linear:
+def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -> ops.Linear:
     """Products of one buffer, each with its LoRA delta, scale and bias."""
     found = (deltas(one.name, one.part) for one, _ in outs)
     changes = tuple(some[0] if some else None for some in found)
     biases = tuple(one.bias for one, _ in outs)
     scales = tuple(one.scale for one, _ in outs)
     rotations = tuple(one.rotation for one, _ in outs)
-    return program.Linear(
+    return ops.Linear(
         x,
         weights=tuple(projection.weight for projection, _ in outs),
         outs=tuple(out for _, out in outs),

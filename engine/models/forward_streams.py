@@ -5,8 +5,8 @@ from __future__ import annotations
 from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
 from engine.models.layers import LayerInput, LayerInputs
 from engine.models.streams import Streams, StreamUpdate
-from kernels import program, streams
-from kernels.program import Instruction
+from kernels import ops
+from kernels.ops import Instruction
 
 # Buffer names. Of embeddings for single layers: those of all layers, and what one makes of its own.
 LAYER_INPUTS, LAYER_INPUT, LAYER_GATE = "layer inputs", "layer input", "layer gate"
@@ -18,10 +18,10 @@ def layer_inputs(one: LayerInputs, deltas: Deltas) -> list[Instruction]:
     """The embeddings of each token for all layers."""
     return [
         products(STREAM, ((one.projection, LAYER_INPUTS),), deltas),
-        program.Scale(LAYER_INPUTS, one.projection_scale),
-        program.HeadNorm(LAYER_INPUTS, one.norm.weight, one.norm.epsilon, one.norm.centred),
-        program.AddRows(LAYER_INPUTS, one.table, one.table_scale),
-        program.Scale(LAYER_INPUTS, one.scale),
+        ops.Scale(LAYER_INPUTS, one.projection_scale),
+        ops.HeadNorm(LAYER_INPUTS, one.norm.weight, one.norm.epsilon, one.norm.centred),
+        ops.AddRows(LAYER_INPUTS, one.table, one.table_scale),
+        ops.Scale(LAYER_INPUTS, one.scale),
     ]
 
 
@@ -29,9 +29,9 @@ def layer_input(one: LayerInput, deltas: Deltas) -> list[Instruction]:
     """The term of a layer's own embedding, from the stream to `CHANGE`."""
     width = one.gate.weight.shape[0]
     return [
-        program.Columns(LAYER_INPUTS, one.layer * width, width, LAYER_INPUT),
+        ops.Columns(LAYER_INPUTS, one.layer * width, width, LAYER_INPUT),
         products(STREAM, ((one.gate, LAYER_GATE),), deltas),
-        program.Gate(LAYER_GATE, LAYER_INPUT, one.activation, LAYER_GATE),
+        ops.Gate(LAYER_GATE, LAYER_INPUT, one.activation, LAYER_GATE),
         products(LAYER_GATE, ((one.output, CHANGE),), deltas),
         norm(one.norm, CHANGE, CHANGE),
     ]
@@ -43,32 +43,32 @@ def divided(one: Streams, deltas: Deltas) -> list[Instruction]:
     names = [f"{OTHER} {at}" for at in range(1, one.count)]
     for projection, name in zip(one.inputs, names, strict=True):
         made.append(products(STREAM, ((projection, name),), deltas))
-        made.append(streams.MatchMagnitude(name, STREAM, one.epsilon))
-    return [*made, program.Join((STREAM, *names), STREAMS)]
+        made.append(ops.MatchMagnitude(name, STREAM, one.epsilon))
+    return [*made, ops.Join((STREAM, *names), STREAMS)]
 
 
 def united(one: Streams, deltas: Deltas) -> list[Instruction]:
     """The mean of all streams, each scaled like the first."""
     width = one.outputs[0].weight.shape[0]
-    made: list[Instruction] = [program.Columns(STREAMS, 0, width, STREAM)]
+    made: list[Instruction] = [ops.Columns(STREAMS, 0, width, STREAM)]
     names = [f"{OTHER} {at}" for at in range(1, one.count)]
     for at, (projection, name) in enumerate(zip(one.outputs, names, strict=True), 1):
-        made.append(program.Columns(STREAMS, at * width, width, CHANGE))
+        made.append(ops.Columns(STREAMS, at * width, width, CHANGE))
         made.append(products(CHANGE, ((projection, name),), deltas))
-        made.append(streams.MatchMagnitude(name, STREAM, one.epsilon))
-    made += [program.Add(STREAM, name) for name in names]
-    return [*made, program.Scale(STREAM, 1 / one.count)]
+        made.append(ops.MatchMagnitude(name, STREAM, one.epsilon))
+    made += [ops.Add(STREAM, name) for name in names]
+    return [*made, ops.Scale(STREAM, 1 / one.count)]
 
 
 def predicted(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
     """Predict all streams by each other, and take the first."""
     width = one.scale.shape[0]
     return [
-        program.Columns(STREAMS, 0, width, STREAM),
+        ops.Columns(STREAMS, 0, width, STREAM),
         *_modalities(one, deltas),
         products(MODALITIES, ((one.predict, PREDICTIONS),), deltas),
-        streams.MixStreams(STREAMS, PREDICTIONS),
-        program.Columns(STREAMS, 0, width, STREAM),
+        ops.MixStreams(STREAMS, PREDICTIONS),
+        ops.Columns(STREAMS, 0, width, STREAM),
     ]
 
 
@@ -78,9 +78,9 @@ def side_path(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
         products(NORMED, ((one.low, LOW),), deltas),
         products(LOW, ((one.high, SIDE),), deltas),
         norm(one.side_norm, SIDE, SIDE),
-        program.Add(SIDE, NORMED),
-        program.Add(STREAM, SIDE),
-        program.Scale(STREAM, one.side_scale),
+        ops.Add(SIDE, NORMED),
+        ops.Add(STREAM, SIDE),
+        ops.Scale(STREAM, one.side_scale),
     ]
 
 
@@ -90,18 +90,18 @@ def corrected(one: StreamUpdate, own: LayerInput | None, deltas: Deltas) -> list
     made = [
         *_modalities(one, deltas),
         products(MODALITIES, ((one.correct, CORRECTIONS),), deltas),
-        program.Columns(STREAMS, 0, width, CHANGE),
-        program.Add(STREAM, CHANGE, -1.0),
-        streams.AddToStreams(STREAMS, STREAM, CORRECTIONS),
+        ops.Columns(STREAMS, 0, width, CHANGE),
+        ops.Add(STREAM, CHANGE, -1.0),
+        ops.AddToStreams(STREAMS, STREAM, CORRECTIONS),
     ]
     if own is None:
         return made
     return [
         *made,
-        program.Columns(STREAMS, 0, width, STREAM),
-        streams.ScaleChannels(STREAM, one.scale),
+        ops.Columns(STREAMS, 0, width, STREAM),
+        ops.ScaleChannels(STREAM, one.scale),
         *layer_input(own, deltas),
-        streams.AddToStreams(STREAMS, CHANGE, first=1),
+        ops.AddToStreams(STREAMS, CHANGE, first=1),
     ]
 
 
@@ -110,5 +110,5 @@ def _modalities(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
     return [
         norm(one.norm, STREAM, ROUTED),
         products(ROUTED, ((one.router, MODALITIES),), deltas),
-        program.Softcap(MODALITIES, 1.0),  # tanh
+        ops.Softcap(MODALITIES, 1.0),  # tanh
     ]

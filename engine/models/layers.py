@@ -21,8 +21,8 @@ from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.streams import Streams, StreamUpdate
 from kernels.backend import ENCODER_OPS
 from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
+from kernels.ops import Activation, RowTable
 from kernels.placement import Placement
-from kernels.program import Activation, RowTable
 from kernels.rotation import Rotation
 from kernels.weight import Weight
 
@@ -145,7 +145,7 @@ class Decoder:
     embedding_rotation: Rotation | None = None  # of the rows of the embedding
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings
-    types: Weight | None = None  # [n, D], embeddings of token types; see `kernels.program.Embed`
+    types: Weight | None = None  # [n, D], embeddings of token types; see `kernels.ops.Embed`
     separator: int = -1  # the token between two texts, with `types`
     embedding_norm: Norm | None = None
     layer_inputs: LayerInputs | None = None  # of the `Block.layer_input` of its blocks

@@ -9,7 +9,7 @@ from engine.models.config import Config
 from engine.models.mixers import StateSpace
 from engine.models.parts import Convolution, HeadNorms
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _KEYS = ("conv_kernel", "inner_size", "state_size", "time_step_rank", "group_count")
 

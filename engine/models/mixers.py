@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.models.parts import Convolution, HeadNorms, Norm, Projection, Rope
 from kernels.layer_state import LayerShape, LayerState, RecurrentState, SharedState
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 
@@ -26,7 +26,7 @@ class OutputGate:
 
 @dataclass(frozen=True, slots=True)
 class QueryScale:
-    """Scale of queries that grows with the position; see `kernels.program.PositionScale`."""
+    """Scale of queries that grows with the position; see `kernels.ops.PositionScale`."""
 
     strength: float
     length: float  # tokens
@@ -166,7 +166,7 @@ class ShortConvolution:
 class DeltaNet:
     """Gated linear recurrence of convolved queries, keys and values, in place of attention.
 
-    output(norm(recurrence) * activation(gate(x))); see `kernels.program.Recurrence`.
+    output(norm(recurrence) * activation(gate(x))); see `kernels.ops.Recurrence`.
     """
 
     query: Projection  # [K*C, D]
@@ -215,7 +215,7 @@ class DeltaNet:
 class StateSpace:
     """Mamba-2: a linear recurrence whose step size is computed from the token.
 
-    output(norm(recurrence * SiLU(gate(x)))); see `kernels.program.Recurrence`.
+    output(norm(recurrence * SiLU(gate(x)))); see `kernels.ops.Recurrence`.
     Source: https://arxiv.org/abs/2405.21060 section 7
     """
 

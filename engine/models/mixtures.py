@@ -8,7 +8,7 @@ from engine.models.config import Config
 from engine.models.layers import Block
 from engine.models.mixers import Mixer
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Routing
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.adapters.delta import Part
 from kernels.layer_state import ConvState
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.rotation import Rotation
 from kernels.weight import Weight
 

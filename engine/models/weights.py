@@ -21,8 +21,8 @@ from engine.models.rotations import read_rotations
 from kernels import backends
 from kernels.backend import Backend
 from kernels.formats import by_name
+from kernels.ops import RowTable
 from kernels.placement import Placement
-from kernels.program import RowTable
 from kernels.rotation import Rotation
 from kernels.weight import Storage, Weight
 

@@ -17,7 +17,7 @@ from operator import mul
 from engine.state.pages import Page, PagePool, bytes_for
 from kernels.kv_pages import PAGE_TOKENS, PageTable
 from kernels.layer_state import AT_END, needed_pages
-from kernels.program import Segment
+from kernels.ops import Segment
 
 _STATES = 2  # of fixed size that a sequence keeps: the current one and that of a boundary before
 

@@ -25,7 +25,7 @@ from kernels.cpu.rows import (
 )
 from kernels.cpu.schema import MAX_EXPERTS, MAX_TAPS, NativeActivation, NativeRecurrence
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation, Recurrence, Xielu
+from kernels.ops import Activation, Recurrence, Xielu
 from kernels.routing import Routing
 from kernels.weight import Weight
 

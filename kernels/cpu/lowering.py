@@ -28,15 +28,17 @@ from kernels.cpu.paged_experts import PagedExperts
 from kernels.cpu.schema import MAX_EXPERTS, MAX_WEIGHTS, Barrier, NativeOp, OpKind
 from kernels.layer_state import LayerShape
 from kernels.not_lowerable import NotLowerable, refuse
-from kernels.program import (
+from kernels.ops import (
     Add,
     AddRows,
+    AddToStreams,
     Attend,
     Columns,
     Embed,
     Experts,
     Fetch,
     Gate,
+    GaussianTopK,
     HeadGate,
     HeadLinear,
     HeadNorm,
@@ -44,18 +46,20 @@ from kernels.program import (
     Join,
     Linear,
     LoraDelta,
+    MatchMagnitude,
+    MixStreams,
     Multiply,
     Norm,
     PositionScale,
     Recurrence,
     Scale,
+    ScaleChannels,
     ShortConv,
     Softcap,
     Xielu,
 )
 from kernels.rotation import Rotation
 from kernels.routing import Routing
-from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 

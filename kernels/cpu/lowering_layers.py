@@ -7,22 +7,26 @@ from kernels.cpu.schema import MAX_STREAMS, MAX_TAPS, Barrier, OpKind
 from kernels.kv_pages import StateLayer
 from kernels.layer_state import RecurrentState
 from kernels.not_lowerable import refuse
-from kernels.program import (
+from kernels.ops import (
+    AddToStreams,
     Columns,
+    GaussianTopK,
     HeadGate,
     HeadLinear,
     Instruction,
     Join,
+    MatchMagnitude,
+    MixStreams,
     Multiply,
     PositionScale,
     Recurrence,
     Scale,
+    ScaleChannels,
     ShortConv,
     Softcap,
     Xielu,
 )
 from kernels.rotation import Rotation
-from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 
 
 def change_elements(

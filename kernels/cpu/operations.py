@@ -12,7 +12,7 @@ from kernels.cpu import library, weights
 from kernels.cpu.schema import NativeActivation, NativeOp, NativeWeight, OpKind
 from kernels.kv_pages import PageLayer, StateLayer
 from kernels.not_lowerable import NotLowerable, refuse
-from kernels.program import Activation, RowTable
+from kernels.ops import Activation, RowTable
 from kernels.weight import Weight
 
 

@@ -18,7 +18,8 @@ from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
 from kernels.kv_pages import PageTable
 from kernels.layer_state import AT_END, PAGE_TOKENS
 from kernels.not_lowerable import refuse
-from kernels.program import AddRows, Attend, Fetch, Program, Segment
+from kernels.ops import AddRows, Attend, Fetch, Segment
+from kernels.program import Program
 
 
 def record(program: Program) -> Recorded:

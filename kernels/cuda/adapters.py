@@ -13,7 +13,7 @@ from kernels.cuda.jit import adapters as jit
 from kernels.cuda.launch import run
 from kernels.cuda.weights import Operand
 from kernels.formats import by_name
-from kernels.program import LoraDelta
+from kernels.ops import LoraDelta
 from kernels.weight import Weight
 
 _ROWS = 64  # of a program

@@ -15,7 +15,8 @@ from kernels.cuda.launch import Quantized, run
 from kernels.gpu.heads import Heads
 from kernels.kv_pages import PageTable
 from kernels.not_lowerable import refuse
-from kernels.program import Attend, Program
+from kernels.ops import Attend
+from kernels.program import Program
 
 MOST_CHANNELS = 256  # of a head: what fits in registers
 MOST_SPLITS = 16  # programs that share the keys of one token and head

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernels.cuda import weights
-from kernels.program import (
+from kernels.ops import (
     Add,
+    AddToStreams,
     Attend,
     Columns,
     Embed,
@@ -17,11 +18,12 @@ from kernels.program import (
     Instruction,
     Join,
     Linear,
+    MatchMagnitude,
+    MixStreams,
     Multiply,
     Norm,
     Recurrence,
 )
-from kernels.streams import AddToStreams, MatchMagnitude, MixStreams
 
 
 class Uses(NamedTuple):

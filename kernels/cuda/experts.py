@@ -16,7 +16,7 @@ from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.launch import Quantized, run
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT, units
-from kernels.program import Activation, Experts
+from kernels.ops import Activation, Experts
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 

@@ -12,7 +12,7 @@ from kernels.cuda.jit import heads as jit
 from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.jit.heads import AFTER, BEFORE, BY_HEAD, ITSELF, NONE
 from kernels.cuda.launch import Quantized, run
-from kernels.program import Activation
+from kernels.ops import Activation
 
 __all__ = ["AFTER", "BEFORE", "BY_HEAD", "ITSELF", "NONE", "HeadGates", "HeadNorms", "launch"]
 

@@ -21,7 +21,7 @@ from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.jit.products import X_WORDS
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import FORMATS, UNIT, units
-from kernels.program import Activation
+from kernels.ops import Activation
 
 # Tokens that one pass over the weights multiplies.
 FEW = 4

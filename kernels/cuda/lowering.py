@@ -24,7 +24,7 @@ from kernels.cuda.states import Steps
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT
 from kernels.not_lowerable import refuse
-from kernels.program import (
+from kernels.ops import (
     Add,
     Attend,
     Embed,
@@ -34,9 +34,9 @@ from kernels.program import (
     Linear,
     LoraDelta,
     Norm,
-    Program,
     RowTable,
 )
+from kernels.program import Program
 from kernels.weight import Weight
 
 

@@ -14,32 +14,36 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from kernels import reference, streams
+from kernels import reference
 from kernels.cuda import heads, states
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.cuda.launch import Quantized
 from kernels.cuda.states import RecurrenceOperands, Steps
 from kernels.not_lowerable import NotLowerable, refuse
-from kernels.program import (
+from kernels.ops import (
     Add,
     AddRows,
+    AddToStreams,
     Columns,
     Gate,
+    GaussianTopK,
     HeadGate,
     HeadNorm,
     Instruction,
     Join,
+    MatchMagnitude,
+    MixStreams,
     Multiply,
     PositionScale,
-    Program,
     Recurrence,
     RowTable,
     Scale,
+    ScaleChannels,
     ShortConv,
     Softcap,
     Xielu,
 )
-from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
+from kernels.program import Program
 
 Launch = Callable[[], None]
 
@@ -277,17 +281,17 @@ def _streams(to: Lowering, one: Instruction, launches: list[Launch]) -> None:
     match one:
         case MixStreams():
             x, some = buffers[one.x], buffers[one.coefficients]
-            launches.append(lambda: _copy(x, streams.mix_streams(x, some)))
+            launches.append(lambda: _copy(x, reference.mix_streams(x, some)))
         case AddToStreams():
             x, y, first = buffers[one.x], buffers[one.y], one.first
             factors = buffers[one.coefficients] if one.coefficients else None
-            launches.append(lambda: _copy(x, streams.add_to_streams(x, y, factors, first)))
+            launches.append(lambda: _copy(x, reference.add_to_streams(x, y, factors, first)))
         case MatchMagnitude():
             x, like, epsilon = buffers[one.x], buffers[one.like], one.epsilon
-            launches.append(lambda: _copy(x, streams.match_magnitude(x, like, epsilon)))
+            launches.append(lambda: _copy(x, reference.match_magnitude(x, like, epsilon)))
         case GaussianTopK():
             x, deviations = buffers[one.x], one.deviations
-            launches.append(lambda: _copy(x, streams.gaussian_top_k(x, deviations)))
+            launches.append(lambda: _copy(x, reference.gaussian_top_k(x, deviations)))
         case _:
             raise NotLowerable(one)
     to.written(one.x)

@@ -13,8 +13,7 @@ from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
 from kernels.gpu.ops import GpuOps
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation, Recurrence
-from kernels.reference import Kernel
+from kernels.ops import Activation, Kernel, Recurrence
 from kernels.weight import Weight
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from kernels.kv_pages import PageLayer
 from kernels.not_lowerable import refuse
-from kernels.program import Attend, Program
+from kernels.ops import Attend
+from kernels.program import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from kernels import formats, reference
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import WeightStore
 from kernels.kv_pages import PagedKV
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`

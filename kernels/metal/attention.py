@@ -13,7 +13,8 @@ from torch import Tensor
 from kernels.gpu.heads import Heads
 from kernels.metal.compile import library
 from kernels.not_lowerable import refuse
-from kernels.program import Attend, Program
+from kernels.ops import Attend
+from kernels.program import Program
 
 MOST_SPLITS = 16  # thread groups that share the keys of one token and head
 SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch

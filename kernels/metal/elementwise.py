@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kernels.metal.compile import library
 from kernels.metal.products import Launch
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _FILE = "elementwise"
 _GROUP = 256  # threads

@@ -17,7 +17,7 @@ from kernels.metal import attention, elementwise, products, weights
 from kernels.metal.products import Launch
 from kernels.metal.weights import Operand
 from kernels.not_lowerable import NotLowerable, refuse
-from kernels.program import (
+from kernels.ops import (
     COMMON_ACTIVATIONS,
     Add,
     Attend,
@@ -26,9 +26,9 @@ from kernels.program import (
     Instruction,
     Linear,
     Norm,
-    Program,
     Softcap,
 )
+from kernels.program import Program
 from kernels.weight import Weight
 
 _WEIGHTS_AT_ONCE = 3  # of one launch

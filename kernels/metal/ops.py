@@ -14,7 +14,7 @@ from kernels.metal import arena, elementwise, products, weights
 from kernels.metal import attention as pages
 from kernels.metal.arena import Arena
 from kernels.metal.attention import MetalHeads
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from kernels.gpu.layout import LAYOUTS, UNIT
 from kernels.metal.compile import library
 from kernels.metal.weights import Operand, shader_format
-from kernels.program import Activation
+from kernels.ops import Activation
 
 # Tokens of a step of a program.
 FEW = 4

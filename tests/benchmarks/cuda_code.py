@@ -30,7 +30,7 @@ from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, weight_bytes
 from kernels.kv_pages import KVLayout
 from kernels.layer_state import ConvState, LayerShape, RecurrentState
-from kernels.program import Activation, LoraDelta, Recurrence, ShortConv
+from kernels.ops import Activation, LoraDelta, Recurrence, ShortConv
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 

@@ -105,7 +105,7 @@ def _family(name: str, quantization: str) -> None:
     from kernels.backends import KNOWN
     from kernels.cuda.program import Recorded
     from kernels.interpreter import Interpreter
-    from kernels.program import Segment
+    from kernels.ops import Segment
 
     backend, host = cuda.backend_on(device()), KNOWN["reference"]
     right = family_models.small(name, host, quantization, torch.float16)
@@ -165,7 +165,7 @@ def speed(name: str, lock: str) -> None:
     from kernels import cuda
     from kernels.cuda.program import Recorded
     from kernels.interpreter import Interpreter
-    from kernels.program import Segment
+    from kernels.ops import Segment
 
     model, format = name.split()
     backend, timer = cuda.backend_on(device()), clock()

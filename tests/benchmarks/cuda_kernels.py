@@ -34,7 +34,7 @@ from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
 from kernels.layer_state import LayerShape
-from kernels.program import COMMON_ACTIVATIONS, Activation
+from kernels.ops import COMMON_ACTIVATIONS, Activation
 from kernels.weight import Weight
 
 MOST_ERROR = 5e-4  # normalized mean square error of products

@@ -48,7 +48,7 @@ from kernels.cuda import attention, launch
 from kernels.cuda.program import Recorded
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import Segment
+from kernels.ops import Segment
 from kernels.quantizers import QUANTIZERS
 from kernels.weight import Weight
 

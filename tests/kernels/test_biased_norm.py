@@ -8,7 +8,8 @@ import torch
 from kernels.backends import BACKENDS
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import Embed, Linear, Norm, Program, Segment
+from kernels.ops import Embed, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 from paging import no_attention
 

@@ -11,7 +11,8 @@ from kernels.cpu import library
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, PageTable
 from kernels.layer_state import PAGE_TOKENS, LayerShape, needed_pages
-from kernels.program import Attend, Columns, Program, Segment
+from kernels.ops import Attend, Columns, Segment
+from kernels.program import Program
 
 H, K, C = 4, 2, 8
 SCALE = 0.4

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from chosen_backend import ops
-from kernels.program import Activation
+from kernels.ops import Activation
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.backends import BACKENDS
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
-from kernels.program import (
+from kernels.ops import (
     Activation,
     Columns,
     Experts,
@@ -24,11 +24,11 @@ from kernels.program import (
     Join,
     Linear,
     PositionScale,
-    Program,
     Scale,
     Segment,
     Xielu,
 )
+from kernels.program import Program
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 from paging import no_attention, stored, tables

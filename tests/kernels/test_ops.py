@@ -11,7 +11,7 @@ from torch import Tensor
 import paging
 from chosen_backend import ops
 from kernels.formats import by_name
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 MATRIX = Weight(torch.ones(5, 8), by_name("F32"), (5, 8))

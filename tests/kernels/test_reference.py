@@ -16,7 +16,7 @@ from torch import Tensor
 from blocks import decoded
 from chosen_backend import ops
 from kernels.formats import FORMATS, Format, by_name
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Storage, Weight
 
 LayerKV = Callable[[Format, int, int], Tensor]

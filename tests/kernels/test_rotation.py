@@ -14,16 +14,8 @@ from kernels.backends import BACKENDS
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.not_lowerable import NotLowerable
-from kernels.program import (
-    Activation,
-    Embed,
-    Experts,
-    Instruction,
-    Linear,
-    LoraDelta,
-    Program,
-    Segment,
-)
+from kernels.ops import Activation, Embed, Experts, Instruction, Linear, LoraDelta, Segment
+from kernels.program import Program
 from kernels.rotation import Rotation, hadamard, rotated, rotated_back
 from kernels.routing import Routing
 from kernels.weight import Weight

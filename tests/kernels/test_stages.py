@@ -13,18 +13,9 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
+from kernels.ops import Add, Embed, Linear, Norm, Segment, Softcap, Transfer
 from kernels.placement import Placement
-from kernels.program import (
-    Add,
-    Embed,
-    Linear,
-    Norm,
-    Program,
-    Recorded,
-    Segment,
-    Softcap,
-    Transfer,
-)
+from kernels.program import Program, Recorded
 from kernels.stages import StagedProgram, record, recorded_stages, split
 from kernels.torch_backend import torch_backend
 from kernels.weight import Weight

@@ -21,7 +21,7 @@ from kernels.layer_state import (
     SharedState,
     needed_pages,
 )
-from kernels.program import Recurrence
+from kernels.ops import Recurrence
 
 OPS = BACKENDS["reference"].ops
 

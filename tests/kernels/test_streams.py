@@ -12,14 +12,18 @@ from kernels.backends import BACKENDS
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
-from kernels.program import Columns, Embed, Instruction, Program, Segment
-from kernels.streams import (
+from kernels.ops import (
     AddToStreams,
+    Columns,
+    Embed,
     GaussianTopK,
+    Instruction,
     MatchMagnitude,
     MixStreams,
     ScaleChannels,
+    Segment,
 )
+from kernels.program import Program
 from kernels.weight import Weight
 
 TOKENS, WIDTH, STREAMS = 7, 6, 3

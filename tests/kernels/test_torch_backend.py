@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.backends import BACKENDS, choose
 from kernels.formats import FORMATS, Format
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Routing
 from kernels.selfcheck import KernelChecker
 from kernels.torch_backend import available_bytes, torch_backend, used_bytes

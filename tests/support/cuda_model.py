@@ -17,18 +17,8 @@ from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, arrays, layout_of, weight_bytes
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
 from kernels.layer_state import LayerShape
-from kernels.program import (
-    Activation,
-    Add,
-    Attend,
-    Embed,
-    Gate,
-    Instruction,
-    Linear,
-    Norm,
-    Program,
-    Segment,
-)
+from kernels.ops import Activation, Add, Attend, Embed, Gate, Instruction, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 
 EPSILON = 1e-6

@@ -18,7 +18,8 @@ from gpu_results import check_close
 from kernels.backend import Backend
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import PAGE_TOKENS, PageTable
-from kernels.program import Program, Recorded, Segment
+from kernels.ops import Segment
+from kernels.program import Program, Recorded
 
 
 class Decoding:

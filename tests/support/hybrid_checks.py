@@ -19,16 +19,8 @@ from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, PageTable
 from kernels.layer_state import ConvState, FixedState, LayerShape, RecurrentState
-from kernels.program import (
-    Activation,
-    Add,
-    Experts,
-    Linear,
-    Program,
-    Recurrence,
-    Segment,
-    ShortConv,
-)
+from kernels.ops import Activation, Add, Experts, Linear, Recurrence, Segment, ShortConv
+from kernels.program import Program
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 

@@ -21,8 +21,8 @@ from kernels import reference
 from kernels.backend import Backend
 from kernels.formats import by_name
 from kernels.kv_pages import PagedKV
+from kernels.ops import Activation
 from kernels.placement import Placement
-from kernels.program import Activation
 from kernels.quantized_kv import QuantizedKV
 from kernels.weight import Weight
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from kernels import backends, interpreter
-from kernels.program import Program, Segment
+from kernels.ops import Segment
+from kernels.program import Program
 
 
 class Interpreter(interpreter.Interpreter):

@@ -24,7 +24,7 @@ from kernels import reference
 from kernels.cpu.schema import NativeActivation
 from kernels.formats import Format, decode_rows
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV
-from kernels.program import Activation
+from kernels.ops import Activation
 
 DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)

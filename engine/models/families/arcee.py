@@ -8,7 +8,7 @@ from engine.models.config import read_config
 from engine.models.layers import Block, Decoder
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -21,7 +21,7 @@ from engine.models.parts import Convolution, HeadNorms
 from engine.models.rope import rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _LEAST_LIMIT = 1e-6
 

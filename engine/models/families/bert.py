@@ -14,7 +14,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 _EMBEDDING, _TYPES = "token_embd.weight", "token_types.weight"

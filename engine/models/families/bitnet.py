@@ -15,7 +15,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Rope
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _ACTIVATIONS = {"silu": Activation.SILU, "relu2": Activation.RELU_SQUARED}
 # BitNet b1.58 2B4T has another activation than the first models; its files do not state it.

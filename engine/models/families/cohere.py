@@ -17,7 +17,7 @@ from engine.models.mixers import Attention
 from engine.models.parts import HeadNorms, Norm, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build_command_r(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -18,7 +18,7 @@ from engine.models.parts import Norm
 from engine.models.rope import no_rope, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Gating
 
 

@@ -13,7 +13,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 # Files of the large model may state neither window nor pattern.
 _LAYERS_OF_32B, _WINDOW_OF_32B = 64, 4_096

@@ -23,7 +23,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection, Rope
 from engine.models.rope import rope, rope_frequencies
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0
 # Only the 27B models scale scores by width / heads, which no key of the file states.

@@ -33,7 +33,7 @@ from engine.models.parts import Projection
 from engine.models.rope import rope, rope_frequencies
 from engine.models.streams import Streams, StreamUpdate
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0
 _OWN_KEYS = 20  # layers with keys of their own, where a file does not say how many share

@@ -36,7 +36,7 @@ from engine.models.mixers import Attention
 from engine.models.parts import HeadNorms, Norm, Projection, Rope
 from engine.models.rope import rope, rope_frequencies
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 _LOCAL_ROPE_BASE = 10_000.0
 _DAMAGED = "The file is damaged or made by a faulty converter; get another copy."

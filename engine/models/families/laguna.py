@@ -25,7 +25,7 @@ from engine.models.parts import Rope
 from engine.models.rope import rope, rope_frequencies
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Gating
 
 

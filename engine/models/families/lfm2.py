@@ -24,7 +24,7 @@ from engine.models.mixers import ShortConvolution
 from engine.models.parts import Convolution, Rope
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Gating, Routing
 
 _SIGMOID = 2  # value of `expert_gating_func`

@@ -22,7 +22,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Rope
 from engine.models.rope import no_rope, rope, rope_frequencies
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build_maple(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -19,7 +19,7 @@ from engine.models.mamba import state_space
 from engine.models.mixers import Mixer
 from engine.models.rope import no_rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Gating, Routing
 
 

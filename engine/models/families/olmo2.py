@@ -10,7 +10,7 @@ from engine.models.config import read_config, sliding_layers, sliding_window
 from engine.models.layers import Block, Decoder
 from engine.models.rope import rope, rope_frequencies
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -14,7 +14,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build_phi2(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -27,7 +27,7 @@ from engine.models.mixers import Attention, DeltaNet, OutputGate
 from engine.models.parts import Convolution, HeadNorms, Projection, Rope
 from engine.models.rope import rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -10,7 +10,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.parts import Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.program import Activation
+from kernels.ops import Activation
 
 # The number of an activation in kernels.
 NUMBERS = {activation: number for number, activation in enumerate(Activation)}
@@ -35,7 +35,7 @@ def softplus(x):
 
 @triton.jit
 def activated(x, ACTIVATION: tl.constexpr):
-    """The activation of that number; see `kernels.program.Activation`."""
+    """The activation of that number; see `kernels.ops.Activation`."""
     if ACTIVATION == GELU:
         y = x * 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
     elif ACTIVATION == GELU_TANH:

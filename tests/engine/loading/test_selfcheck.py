@@ -26,7 +26,8 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from kernels import cpu
 from kernels.backends import BACKENDS
-from kernels.program import Add, Program, Recorded
+from kernels.ops import Add
+from kernels.program import Program, Recorded
 from kernels.weight import Storage, Weight
 
 pytestmark = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")

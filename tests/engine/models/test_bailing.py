@@ -17,7 +17,7 @@ from engine.models.feed_forward import Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import DeltaNet, LatentAttention
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 D, H, C, F, E, V = 48, 2, 16, 24, 4, 50
 KEY, VALUE, LATENT, ROTATED = 24, 20, 40, 8

@@ -11,7 +11,7 @@ from engine import UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.preflight import identify, outline
 from engine.models.feed_forward import GatedMLP
-from kernels.program import Activation
+from kernels.ops import Activation
 
 
 def activation(path: Path, width: int = 32, layers: int = 2, **keys: str) -> Activation:

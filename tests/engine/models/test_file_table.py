@@ -16,7 +16,8 @@ from engine.models.file_table import FileTable
 from kernels.formats import Format, by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
-from kernels.program import AddRows, Embed, Program, Segment
+from kernels.ops import AddRows, Embed, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 
 ROWS, COLUMNS, OFFSET = 50, 512, 96

@@ -20,8 +20,8 @@ from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.sequence import Sequence
 from interpreter import Interpreter
-from kernels import program
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
+from kernels.ops import Attend, Linear, Norm
 from kernels.program import Program, Recorded
 from kernels.quantized_kv import QuantizedKV
 from sessions import open_session
@@ -132,12 +132,12 @@ def test_adapters_are_recorded(path: Path, decoder: Decoder, tmp_path: Path) -> 
 def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
     recorded = forward_program(decoder, KVLayout(decoder.layer_states, torch.float32))
     kinds = [type(recorded.body[at]) for at in recorded.layers]
-    assert kinds == [program.Norm] * len(decoder.blocks)
-    attending = [one for one in recorded.body if isinstance(one, program.Attend)]
+    assert kinds == [Norm] * len(decoder.blocks)
+    attending = [one for one in recorded.body if isinstance(one, Attend)]
     assert [one.layer for one in attending] == list(range(len(decoder.blocks)))
     assert recorded.widths[recorded.hidden] == decoder.embedding.columns
     assert recorded.widths[recorded.logits] == decoder.head.weight.shape[0]
-    assert not [one for one in recorded.body if isinstance(one, program.Linear) and one.changes]
+    assert not [one for one in recorded.body if isinstance(one, Linear) and one.changes]
 
 
 def test_a_pass_cancelled_between_layers_changes_nothing(decoder: Decoder) -> None:

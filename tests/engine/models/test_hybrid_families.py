@@ -16,7 +16,7 @@ from engine.models.config import read_config
 from engine.models.feed_forward import MLP, Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention, ParallelMixers, ShortConvolution, StateSpace
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.routing import Gating
 from outlines import Outline
 

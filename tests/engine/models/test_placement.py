@@ -20,8 +20,9 @@ from engine.models.forward import forward_program
 from kernels import stages
 from kernels.backends import BACKENDS
 from kernels.interpreter import Interpreter
+from kernels.ops import Transfer
 from kernels.placement import Placement
-from kernels.program import Program, Transfer
+from kernels.program import Program
 from kernels.torch_backend import torch_backend
 from other_device import Elsewhere, MixedDevices, OtherDevice
 from placed import layers_of, open_placed, placement

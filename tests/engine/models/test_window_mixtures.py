@@ -15,7 +15,7 @@ from engine.models.feed_forward import Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.weights import Weights
-from kernels.program import Activation
+from kernels.ops import Activation
 
 D, C, F, E, V, LAYERS = 32, 16, 16, 4, 24, 6
 Shapes = dict[str, tuple[int, ...]]

@@ -15,15 +15,8 @@ from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.not_lowerable import NotLowerable
-from kernels.program import (
-    Activation,
-    Embed,
-    Experts,
-    Linear,
-    Norm,
-    Program,
-    Segment,
-)
+from kernels.ops import Activation, Embed, Experts, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.rotation import Rotation
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight

@@ -22,14 +22,16 @@ from kernels.interpreter import Interpreter
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
 from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
 from kernels.not_lowerable import NotLowerable
-from kernels.program import (
+from kernels.ops import (
     Activation,
     Add,
     AddRows,
+    AddToStreams,
     Attend,
     Columns,
     Embed,
     Gate,
+    GaussianTopK,
     HeadGate,
     HeadLinear,
     HeadNorm,
@@ -37,18 +39,20 @@ from kernels.program import (
     Join,
     Linear,
     LoraDelta,
+    MatchMagnitude,
+    MixStreams,
     Multiply,
     Norm,
     PositionScale,
-    Program,
     Recurrence,
     Scale,
+    ScaleChannels,
     Segment,
     ShortConv,
     Xielu,
 )
+from kernels.program import Program
 from kernels.rotation import Rotation
-from kernels.streams import AddToStreams, GaussianTopK, MatchMagnitude, MixStreams, ScaleChannels
 from kernels.weight import Weight
 
 pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("instruction_set")]

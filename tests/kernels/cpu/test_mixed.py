@@ -18,18 +18,8 @@ from chosen_backend import ops
 from kernels import cpu
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
-from kernels.program import (
-    Activation,
-    Add,
-    Embed,
-    Gate,
-    Instruction,
-    Linear,
-    Norm,
-    Program,
-    Recorded,
-    Segment,
-)
+from kernels.ops import Activation, Add, Embed, Gate, Instruction, Linear, Norm, Segment
+from kernels.program import Program, Recorded
 from kernels.weight import Weight
 from paging import no_attention
 

@@ -19,7 +19,8 @@ from kernels.cpu import library, program, weights
 from kernels.cpu.schema import NativeActivation
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.program import Activation, Attend, Embed, Program, Segment, Xielu
+from kernels.ops import Activation, Attend, Embed, Segment, Xielu
+from kernels.program import Program
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

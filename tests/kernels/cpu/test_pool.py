@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels import cpu
 from kernels.cpu import library, weights
 from kernels.formats import by_name
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.weight import Weight
 from paging import stored
 

@@ -8,7 +8,8 @@ import torch
 from chosen_backend import ops
 from kernels.cpu import library, program, weights
 from kernels.formats import by_name
-from kernels.program import Embed, Linear, Program, Scale, Segment
+from kernels.ops import Embed, Linear, Scale, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 from paging import no_attention
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import rotation, streams
+from kernels import reference, rotation
 from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu import rows as native
@@ -60,7 +60,7 @@ def test_streams_are_mixed(count: int, random: torch.Generator) -> None:
         for tokens in TOKENS:
             x = torch.randn(tokens, count * width, generator=random)
             factors = torch.randn(tokens, count**2, generator=random)
-            wanted = streams.mix_streams(x.double(), factors.double())
+            wanted = reference.mix_streams(x.double(), factors.double())
             close(native.mix_streams(x, factors), wanted)
 
 
@@ -72,7 +72,7 @@ def test_rows_are_added_to_streams(weighted: bool, first: int, random: torch.Gen
             x, y = (torch.randn(tokens, n * width, generator=random) for n in (4, 1))
             some = torch.randn(tokens, 4, generator=random) if weighted else None
             exact = None if some is None else some.double()
-            wanted = streams.add_to_streams(x.double(), y.double(), exact, first)
+            wanted = reference.add_to_streams(x.double(), y.double(), exact, first)
             close(native.add_to_streams(x, y, some, first), wanted)
 
 
@@ -81,7 +81,7 @@ def test_rows_get_the_magnitude_of_others(random: torch.Generator) -> None:
         x, like = (torch.randn(33, width, generator=random) for _ in range(2))
         x[2], like[3] = 0.0, 0.0
         x[4] *= 1e-4  # below the least magnitude
-        wanted = streams.match_magnitude(x.double(), like.double(), 1e-5)
+        wanted = reference.match_magnitude(x.double(), like.double(), 1e-5)
         close(native.match_magnitude(x, like, 1e-5), wanted)
 
 
@@ -89,7 +89,7 @@ def test_rows_get_the_magnitude_of_others(random: torch.Generator) -> None:
 def test_the_highest_channels_are_kept(deviations: float, random: torch.Generator) -> None:
     for width in WIDTHS[1:]:
         x = torch.randn(33, width, generator=random) * 3 + 1
-        wanted = streams.gaussian_top_k(x.double(), deviations)
+        wanted = reference.gaussian_top_k(x.double(), deviations)
         torch.testing.assert_close(
             native.gaussian_top_k(x, deviations).double(), wanted, rtol=1e-5, atol=1e-5
         )

@@ -10,7 +10,7 @@ import pytest
 
 from kernels.cpu import build, schema
 from kernels.kv_pages import PAGE_TOKENS
-from kernels.program import Activation
+from kernels.ops import Activation
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nk_weight": schema.NativeWeight,

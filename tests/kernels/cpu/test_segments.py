@@ -18,7 +18,8 @@ from kernels.cpu import library, program, weights
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape, PageTable
-from kernels.program import Add, Attend, Embed, Instruction, Linear, Norm, Program, Segment
+from kernels.ops import Add, Attend, Embed, Instruction, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

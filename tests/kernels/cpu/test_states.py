@@ -15,7 +15,7 @@ from torch import Tensor
 from kernels import cpu, reference
 from kernels.cpu import library
 from kernels.cpu.schema import MAX_TAPS
-from kernels.program import Recurrence
+from kernels.ops import Recurrence
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

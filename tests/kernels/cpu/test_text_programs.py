@@ -15,18 +15,8 @@ from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
 from kernels.not_lowerable import NotLowerable
-from kernels.program import (
-    Activation,
-    Add,
-    Attend,
-    Embed,
-    Gate,
-    Instruction,
-    Linear,
-    Norm,
-    Program,
-    Segment,
-)
+from kernels.ops import Activation, Add, Attend, Embed, Gate, Instruction, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

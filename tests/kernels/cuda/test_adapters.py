@@ -9,7 +9,7 @@ import torch
 
 from kernels.cuda.adapters import Terms
 from kernels.formats import by_name
-from kernels.program import LoraDelta
+from kernels.ops import LoraDelta
 from kernels.weight import Weight
 
 

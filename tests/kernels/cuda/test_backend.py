@@ -22,7 +22,7 @@ from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
 from kernels.formats import FORMATS
 from kernels.gpu.ops import has_kernel
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.program import Activation
+from kernels.ops import Activation
 from kernels.refusal import Reason, Refusal
 from kernels.weight import Weight
 

@@ -17,7 +17,8 @@ from kernels.cuda.lowering import Lowering
 from kernels.formats import by_name
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout
-from kernels.program import Activation, Add, Experts, Linear, Program, Segment
+from kernels.ops import Activation, Add, Experts, Linear, Segment
+from kernels.program import Program
 from kernels.routing import Gating, Routing
 from kernels.weight import Weight
 

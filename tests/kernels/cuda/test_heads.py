@@ -10,7 +10,7 @@ from gpu_results import check_close, guarded
 from kernels import reference
 from kernels.cuda import heads, launch
 from kernels.cuda.heads import HeadGates, HeadNorms
-from kernels.program import Activation
+from kernels.ops import Activation
 
 TOKENS = 3
 

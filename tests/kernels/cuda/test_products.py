@@ -20,7 +20,7 @@ from kernels import reference
 from kernels.cuda import launch, weights
 from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
-from kernels.program import COMMON_ACTIVATIONS, Activation
+from kernels.ops import COMMON_ACTIVATIONS, Activation
 from kernels.weight import Weight
 
 pytestmark = pytest.mark.sweep

@@ -28,7 +28,8 @@ from kernels.cuda.program import Recorded
 from kernels.cuda.sampling import CudaSampler
 from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape
-from kernels.program import Add, Attend, Embed, Linear, Norm, Program, Segment
+from kernels.ops import Add, Attend, Embed, Linear, Norm, Segment
+from kernels.program import Program
 from kernels.weight import Weight
 from launch_names import launches
 

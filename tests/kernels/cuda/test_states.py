@@ -16,7 +16,7 @@ from kernels.cuda import attention, launch, states
 from kernels.cuda.states import RecurrenceOperands, Steps
 from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, StateLayer
 from kernels.layer_state import ConvState, FixedState, RecurrentState
-from kernels.program import Activation, Recurrence, ShortConv
+from kernels.ops import Activation, Recurrence, ShortConv
 
 MOST_ERROR = 1e-11
 BACKEND = cuda.backend_on(torch.device("cpu"))

@@ -11,7 +11,7 @@ from torch import Tensor
 import gpu_results
 from kernels import metal, reference
 from kernels.metal import elementwise
-from kernels.program import Activation
+from kernels.ops import Activation
 
 OPS = metal.backend_on(torch.device("cpu")).ops
 

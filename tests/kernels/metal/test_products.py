@@ -20,7 +20,7 @@ from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import held_bytes
 from kernels.metal import products, weights
-from kernels.program import COMMON_ACTIVATIONS, Activation
+from kernels.ops import COMMON_ACTIVATIONS, Activation
 from kernels.weight import Weight
 
 MOST_ERROR = 1e-11  # normalized mean square error: only the order of additions differs

@@ -23,18 +23,8 @@ from kernels.interpreter import Interpreter
 from kernels.kv_pages import KVLayout, LayerShape, PageTable
 from kernels.metal import compile
 from kernels.metal.program import Recorded
-from kernels.program import (
-    Activation,
-    Add,
-    Attend,
-    Embed,
-    Gate,
-    Linear,
-    Norm,
-    Program,
-    Segment,
-    Softcap,
-)
+from kernels.ops import Activation, Add, Attend, Embed, Gate, Linear, Norm, Segment, Softcap
+from kernels.program import Program
 from kernels.weight import Weight
 
 MOST_ERROR = 1e-6
