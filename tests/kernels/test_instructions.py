@@ -1,0 +1,96 @@
+"""A checklist of instructions, and what a made-up one needs: its file alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.backend import Backend
+from kernels.backends import BACKENDS
+from kernels.cpu import library
+from kernels.interpreter import Interpreter
+from kernels.not_lowerable import NotLowerable
+from kernels.ops import Fetch, Instruction, Pass
+from kernels.program import Program
+from paging import no_attention
+
+TESTS = Path(__file__).parent
+INSTRUCTIONS: tuple[type, ...] = get_args(Instruction)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SmoothStep:
+    """x = 3 x² - 2 x³, of x cut to 0 to 1."""
+
+    x: str
+
+    def run(self, on: Pass) -> None:
+        x = on.buffers[self.x].clamp(0, 1)
+        on.set(self.x, x * x * (3 - 2 * x))
+
+
+def program() -> Program:
+    one: Any = SmoothStep("x")
+    return Program((one,), (0,), (one,), "x", "x", {"x": 3}, no_attention())
+
+
+def recording(name: str) -> Any:
+    """The function of a backend that lowers programs."""
+    if name == "cuda":
+        pytest.importorskip("triton", reason="its kernels are compiled by Triton")
+    if name == "cpu" and not library.available():
+        pytest.skip(library.reason())
+    return import_module(f"kernels.{name}.program").record
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "metal"])
+def test_a_made_up_instruction_is_interpreted_and_named(name: str) -> None:
+    record, ops = recording(name), BACKENDS["reference"].ops
+    operands = () if name == "cpu" else (ops, torch.device("cpu"))
+
+    def lower(made: Program) -> object:
+        return record(made, *operands)
+
+    with pytest.raises(NotLowerable, match=r"^SmoothStep$"):
+        lower(program())
+    recorded = Backend(name, {("record", "F32"): lower}).record(program())
+    assert isinstance(recorded, Interpreter)
+    assert recorded.reason == "SmoothStep"
+    found: Tensor = recorded.logits(torch.tensor([[-1.0, 0.5, 0.25]]))
+    torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.15625]]))
+
+
+def test_a_fetch_is_given_the_checkpoint_of_the_pass() -> None:
+    calls: list[object] = []
+
+    class Noted:
+        read_bytes = 0
+
+        def fetch(
+            self, layer: int, upcoming: Sequence[int], checkpoint: Callable[[], None]
+        ) -> None:
+            calls.append((layer, upcoming, checkpoint))
+
+    def checkpoint() -> None:
+        pass
+
+    body = (Fetch(Noted(), 2, (3, 5)),)
+    made = Program(body, (0,), (), "x", "x", {"x": 1}, no_attention())
+    Interpreter(made, BACKENDS["reference"].ops).hidden([], checkpoint, torch.zeros(0, 1))
+    assert calls == [(2, (3, 5), checkpoint)]
+
+
+@pytest.mark.parametrize("one", INSTRUCTIONS, ids=lambda one: one.__name__)
+def test_an_instruction_has_a_file_and_a_test(one: type) -> None:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one.__name__).lower().replace("topk", "top_k")
+    assert one.__module__ == f"kernels.ops.{words}"
+    uses = re.compile(rf"\b{one.__name__}\(")
+    assert any(uses.search(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py"))
