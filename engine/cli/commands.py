@@ -24,6 +24,7 @@ from engine.cli.files import read_text, read_texts
 from engine.cli.measure import bench, logits, perplexity
 from engine.cli.options import Options
 from engine.cli.output import print_json, print_status
+from engine.cli.program import show_program
 from engine.cli.quantize import quantize
 from engine.cli.serve import serve
 from engine.errors import EngineError, RequestError
@@ -121,6 +122,9 @@ def _tokens(tokenizer: Tokenizer, text: str, options: Options) -> dict[str, list
 
 
 def _info(options: Options) -> None:
+    if options.program:
+        show_program(options)
+        return
     facts = describe(
         find_model(options.model),
         options.context,

@@ -48,6 +48,11 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
     score = _command(commands, runs, "perplexity", "perplexity of a text")
     score.add_argument("-f", "--file", required=True, help="the text")
     info = _command(commands, runs, "info", "facts of a model file and its memory needs")
+    info.add_argument(
+        "--program",
+        action="store_true",
+        help="load the model and print the instructions of a layer of each kind instead",
+    )
     speed = _command(commands, runs, "bench", "prefill and decode speed")
     speed.add_argument("-p", dest="prompt", type=int, default=512, help="prompt tokens")
     speed.add_argument("-n", dest="max_tokens", type=int, default=128, help="generated tokens")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cpu import library, program, weights
+from kernels.cpu import library, listing, program, weights
 from kernels.cpu.library import CACHES, call, optional, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.rows import (
@@ -245,6 +245,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(op.__name__, "F32"): op for op in (gaussian_top_k, hadamard)},
     **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route, recurrence)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
+    ("operations", "F32"): listing.operations,
 }
 
 
