@@ -24,6 +24,7 @@ from engine.cli.files import read_text, read_texts
 from engine.cli.measure import bench, logits, perplexity
 from engine.cli.options import Options
 from engine.cli.output import print_json, print_status
+from engine.cli.profile import profile
 from engine.cli.program import show_program
 from engine.cli.quantize import quantize
 from engine.cli.serve import serve
@@ -160,6 +161,10 @@ def _row(row: Mapping[str, Any]) -> str:
     )
 
 
+def _bench(options: Options) -> None:
+    (profile if options.profile else bench)(options)
+
+
 def _quantize(options: Options) -> None:
     """Quantize a model file, with progress on stderr."""
     printed = -1
@@ -185,7 +190,7 @@ _COMMANDS = {
     "logits": logits,
     "perplexity": perplexity,
     "info": _info,
-    "bench": bench,
+    "bench": _bench,
     "quantize": _quantize,
     "serve": serve,
 }

@@ -63,6 +63,11 @@ def parser(about: str, runs: Mapping[str, Run]) -> Parser:
         action="store_true",
         help="also answers that repeat most of a text, with and without drafts from it",
     )
+    speed.add_argument(
+        "--profile",
+        action="store_true",
+        help="time each kind of operation of a decode step and of a prefill chunk instead",
+    )
     quantize = commands.add_parser(
         "quantize", help="convert a model file to another weight format", allow_abbrev=False
     )

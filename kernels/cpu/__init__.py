@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels import reference
-from kernels.cpu import library, listing, program, weights
+from kernels.cpu import library, listing, program, timing, weights
 from kernels.cpu.library import CACHES, call, optional, pointer
 from kernels.cpu.memory import memory
 from kernels.cpu.rows import (
@@ -246,6 +246,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(f"{op.__name__}_any", "F32"): op for op in (attention, gated, route, recurrence)},
     **{(op.__name__, "F32"): op for op in (attention_bytes, memory, program.record)},
     ("operations", "F32"): listing.operations,
+    ("operation_times", "F32"): timing.operation_times,
 }
 
 
