@@ -28,6 +28,7 @@ import bundle
 import environment
 import fetch
 import file_map
+import mutation
 import native
 import packages
 import qt_libraries
@@ -146,6 +147,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("fuzz", fuzz, "Open damaged model files with the GGUF reader.").add_argument(
         "--seconds", type=int, default=60
     )
+    mutating = add("mutate", mutate, "Change the product at random places; say which tests notice.")
+    mutating.add_argument("count", type=int, help="how many changes")
+    mutating.add_argument("--seed", type=int, default=0, help="another choice of places")
+    mutating.add_argument("paths", nargs="*", help="files or folders (default: all of the product)")
     add("map", print_map, "List every module with the first line of its docstring.")
     words = add("words", update_words, "Bring the catalogs of all languages up to date.")
     words.add_argument("--language", help="print what this one lacks instead, such as de")
@@ -329,6 +334,15 @@ def fuzz(options: argparse.Namespace) -> int:
     return _python(
         str(ROOT / "tests" / "drivers" / "fuzz_gguf.py"), "--seconds", str(options.seconds)
     )
+
+
+def mutate(options: argparse.Namespace) -> int:
+    """Print what the nearest tests say of each change, and the rate; 1 if one was not noticed."""
+    _set_up(triton=True)
+    paths, python = options.paths, str(venv_python())
+    outcomes = mutation.sample(ROOT, options.count, options.seed, paths, python)
+    say(f"\n{mutation.table(outcomes)}")
+    return int(any(one.result == "survived" for one in outcomes))
 
 
 def print_map(options: argparse.Namespace) -> int:
