@@ -317,7 +317,7 @@ class Trial:
             return tests
         if done.returncode in (0, 5):  # 5: no test was selected
             return ""
-        found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+        found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
         return found[1] if found else f"{tests}::"
 
 
