@@ -297,7 +297,7 @@ class Trial:
 
     def _failed(self, tests: str) -> str:
         """The first test that fails; the file itself if it takes too long; "" if all pass."""
-        command = [self.python, "-m", "pytest", "-x", "-q", "-rfE", "-m", "not slow", tests]
+        command = [self.python, "-m", "pytest", "-x", "-q", "-rfE", tests]
         # Changed files can have the size and the second of the ones that were compiled before.
         settings = child_environment(
             QT_QPA_PLATFORM="offscreen", PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1"
