@@ -41,6 +41,14 @@ def test_first_version_at_its_singular_points() -> None:
     assert len(mirostat_1(zipf(1.1), 5_000.0).ids) == VOCABULARY
 
 
+@pytest.mark.parametrize("shift", [-800.0, 800.0])
+def test_a_shift_of_all_logits_changes_nothing(shift: float) -> None:
+    row = zipf(1.1)
+    for version in (mirostat_1, mirostat_2):
+        kept = len(version(row, 6.0).ids)
+        assert len(version(row + np.float32(shift), 6.0).ids) == pytest.approx(kept, rel=0.02)
+
+
 @pytest.mark.parametrize("mu", [-3.0, 0.0, 2.0, 5.0, 9.5, 60.0])
 def test_second_version_keeps_tokens_up_to_a_surprisal(mu: float) -> None:
     row = zipf(1.1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llguidance import LLParserLimits
 
 import tiny
 from engine.errors import Busy, EngineError, RequestError
@@ -342,6 +343,22 @@ def test_bad_grammars_are_refused_in_one_sentence(
 def test_bad_triggers_are_refused(grammars: Grammars) -> None:
     with pytest.raises(RequestError, match="a trigger is empty"):
         grammars.compile(Constraint(REGEX, "a", trigger=("",)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"step_max_items": 3}, "start: s\ns: s s | s s s | w\nw: /[a-z ]/"),
+        ({"max_lexer_states": 2}, "start: A | B\nA: /(.*x1.*)/\nB: /(.*x2.*)/"),
+    ],
+)
+def test_a_grammar_that_is_too_complex_from_the_start_says_so(
+    limits: dict[str, int], text: str, grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = LLParserLimits(verbose_errors=False, **limits)
+    monkeypatch.setattr("engine.frontend.constraints.grammars.LIMITS", few)
+    with pytest.raises(RequestError, match="it is too complex"):
+        grammars.compile(Constraint(LARK, text))
 
 
 HOSTILE = {

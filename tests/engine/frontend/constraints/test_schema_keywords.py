@@ -85,6 +85,8 @@ DIGITS = "1" * 60
         # Formats and other annotations.
         ({"type": "string", "format": "uri-reference"}, ['"a b"'], ["1"]),
         ({"type": "string", "format": "password", "minLength": 2}, ['"ab"'], ['"a"']),
+        ({"anyOf": [{"type": "string", "minLength": 5, "maxLength": 2}, {"type": "integer"}]},
+         ["7"], ['"abcde"', '"ab"']),
         ({"type": "integer", "format": "int64"}, ["5"], ['"5"']),
         ({"type": "string", "format": "date"}, ['"2024-02-29"'], ['"2023-02-29"', '"2023-13-01"']),
         ({"format": "uuid", "type": "string"}, [], ['"x"']),
