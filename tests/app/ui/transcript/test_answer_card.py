@@ -17,6 +17,7 @@ from app.settings.table import Settings
 from app.store.store import Store
 from app.system.translation import isolated
 from app.ui.transcript.answer_card import AnswerCard, answer_rows, exact_rows
+from app.ui.widgets.units import moment
 from engine import FinishReason, Role
 from fakes import MODEL
 from stage import Stage, until
@@ -54,6 +55,12 @@ def test_every_detail_has_a_row() -> None:
     assert rows["Seed"] == "7"
     assert rows["Ended"] == "The answer is complete"
     assert "Adapters" not in rows
+
+
+def test_the_time_is_that_of_the_end_or_of_the_message_if_the_end_is_not_known() -> None:
+    assert shown(ANSWER)["Time"] == moment(1_760_000_000.0)
+    unknown = replace(ANSWER, details=AnswerDetails(model="Small Model 135M"))
+    assert shown(unknown)["Time"] == moment(ANSWER.created)
 
 
 def test_a_gain_from_drafts_is_shown_and_none_is_not() -> None:
