@@ -89,7 +89,8 @@ class Grammar:
             first.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
             failed, accepts = first.get_error(), first.is_accepting()
             stopped = first.is_stopped()
-        if "too many" in failed.lower():  # items or states, by the library's limits
+        # The library's words for its limits: items, states of the lexer, and others.
+        if any(words in failed.lower() for words in ("too many", "too complex")):
             raise refusal.refused(constraint.kind, "it is too complex", 1, 1)
         if failed or not (mask.any() or accepts) or (stopped and not accepts):
             raise refusal.refused(constraint.kind, "no text can match it", 1, 1)
