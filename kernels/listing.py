@@ -18,8 +18,9 @@ from typing import Any
 from torch import Tensor
 
 from kernels.backend import Backend
+from kernels.ops import Embed, Experts, Instruction
 from kernels.placement import Placement
-from kernels.program import Embed, Experts, Instruction, Program
+from kernels.program import Program
 from kernels.stages import split
 from kernels.weight import Weight
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from kernels.backend import Backend
 from kernels.interpreter import Interpreter
 from kernels.listing import bytes_read, instruction_line
+from kernels.ops import Instruction, Segment
 from kernels.placement import Placement
-from kernels.program import Instruction, Program, Recorded, Segment
+from kernels.program import Program, Recorded
 from kernels.stages import split
 
 

@@ -18,8 +18,8 @@ from kernels.cpu import library
 from kernels.cpu.listing import bytes_read, operation
 from kernels.cpu.program import Recorded
 from kernels.cpu.schema import NativeOp, NativeProgram, OpKind
+from kernels.ops import Segment
 from kernels.program import Recorded as AnyRecorded
-from kernels.program import Segment
 from kernels.timing import Timed
 
 _NOTHING = NativeOp(kind=OpKind.SCALE, width=1, scale=1.0, y=-1, z=-1, out=-1)  # of buffer 0
