@@ -113,11 +113,14 @@ def update() -> None:
         write(catalog_file(language), catalog)
 
 
-def lacking(language: str) -> list[Message]:
-    """The strings of the window that a language does not translate, or not yet surely."""
+def lacking(language: str, template: Catalog | None = None) -> list[Message]:
+    """The strings of the window that a language does not translate, or not yet surely.
+
+    `template` has those of the sources, if they were extracted already.
+    """
     catalog = read(catalog_file(language), language)
     found: list[Message] = []
-    for message in extracted():
+    for message in template or extracted():
         if not message.id:
             continue
         known = catalog.get(message.id)
@@ -137,7 +140,8 @@ def incomplete() -> list[str]:
     """A line for each language of a release that has no catalog, or one with gaps."""
     there = languages()
     lines = [f"There is no catalog of {name}." for name in LANGUAGES if name not in there]
-    gaps = {name: lacking(name) for name in LANGUAGES if name in there}
+    template = extracted()
+    gaps = {name: lacking(name, template) for name in LANGUAGES if name in there}
     return lines + [
         f"{name} lacks {len(found)} strings, the first {found[0].id!r}."
         for name, found in gaps.items()
@@ -147,8 +151,9 @@ def incomplete() -> list[str]:
 
 def summary() -> str:
     """How many strings there are, and how many each language lacks."""
-    counts = ", ".join(f"{language} lacks {len(lacking(language))}" for language in languages())
-    return f"{len(keys(extracted()))} strings: {counts}."
+    template = extracted()
+    counts = (f"{language} lacks {len(lacking(language, template))}" for language in languages())
+    return f"{len(keys(template))} strings: {', '.join(counts)}."
 
 
 def main(arguments: Sequence[str]) -> int:

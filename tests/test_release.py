@@ -195,7 +195,7 @@ def test_missing_translations_fail_a_release(
 
 def test_gaps_of_a_catalog_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     message = catalogs.Message("Cancel")
-    monkeypatch.setattr(catalogs, "lacking", lambda name: [message] if name == "de" else [])
+    monkeypatch.setattr(catalogs, "lacking", lambda name, _: [message] if name == "de" else [])
     monkeypatch.setattr(catalogs, "LANGUAGES", ("ar", "de"))
     assert catalogs.incomplete() == ["de lacks 1 strings, the first 'Cancel'."]
 

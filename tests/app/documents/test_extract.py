@@ -155,8 +155,8 @@ def changes() -> dict[str, Callable[[Path], object]]:
 def test_a_file_that_changes_while_it_is_read_is_told(
     extractor: Extractor, tmp_path: Path, change: str
 ) -> None:
-    if change == "replaced" and sys.platform == "win32":
-        pytest.skip("Windows refuses to replace a file that is open")
+    if change != "written" and sys.platform == "win32":
+        pytest.skip("Windows refuses to replace or delete a file that is open")
     archive(extractor, tmp_path)
     path = tmp_path / "archive.zip"
     changed = threading.Event()
