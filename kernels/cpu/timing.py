@@ -1,4 +1,4 @@
-"""Timing of a recorded program: each native operation in a call of its own, in the order of a pass.
+"""Timing of a recorded program: one native call for each operation, in the order of a pass.
 
 An operation that reads what an earlier one leaves in the scratch of its call, such as the quantized
 copy of its input, is called together with that one, whose time is subtracted. Of the others the time
