@@ -297,18 +297,27 @@ def long_document_saved(stage: Stage) -> None:
     flush()
 
 
-def files_edited(stage: Stage) -> None:
-    """The editor of that question, with its files as chips."""
-    files_sent(stage)
-    stage.window.transcript.edit_message(stage.state.messages[0].id)
+def wait_for_counts(stage: Stage) -> None:
+    """Wait until the chips of files say how many tokens they have, which come one by one.
+
+    A pasted text, which has no name, says its lines only.
+    """
 
     def are_counted() -> bool:
-        chips = stage.window.findChildren(AttachmentChip)
-        return all(chip.item.tokens is not None and not chip.item.approximate for chip in chips)
+        items = [chip.item for chip in stage.window.findChildren(AttachmentChip)]
+        files = [each for each in items if isinstance(each, Attachment) and each.name]
+        return all(each.tokens is not None and not each.approximate for each in files)
 
     flush()
     until(are_counted)
     flush()
+
+
+def files_edited(stage: Stage) -> None:
+    """The editor of that question, with its files as chips."""
+    files_sent(stage)
+    stage.window.transcript.edit_message(stage.state.messages[0].id)
+    wait_for_counts(stage)
 
 
 def files_found(stage: Stage) -> None:

@@ -16,6 +16,7 @@ from app.domain.parts import (
 from app.store.store import Store
 from engine import Fault, FaultKind, Role
 from scenes_chat import NAME, Scene, ready
+from scenes_files import wait_for_counts
 from stage import Stage, flush
 
 LOG = "\n".join(f"2026-03-0{day} 07:{day}5 Kyoto rain {day * 3} mm" for day in range(1, 10)) + (
@@ -80,7 +81,7 @@ def parts_failed(stage: Stage) -> None:
 def parts_editing(stage: Stage) -> None:
     parts(stage)
     stage.window.transcript.edit_message(stage.state.messages[0].id)
-    flush()
+    wait_for_counts(stage)
 
 
 SCENES: dict[str, Scene] = {
