@@ -159,7 +159,7 @@ def of_prompts(name: str) -> list[ahead.Launch]:
         launch.embed(ids, matrix(name, VOCABULARY, WIDTH), x)
         launch.linear_tiles(x, one, out, launch.FEW + 1)
         launch.linear_tiles(x, one, out, launch.MANY - 1)
-        launch.linear_decoded(x, one, out, PROMPT)
+        launch.linear_decoded(x, one, PROMPT)
     return unique(found)
 
 
