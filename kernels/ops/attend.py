@@ -29,7 +29,7 @@ class Attend:
     """Attention: norm and RoPE of q and k, append k and v to the KV cache, attend to it.
 
     q [T, H*C] and k, v [T, K*C] may be overwritten. `window`, `cap`: as in the op attention. With a
-    `chunk`, positions are in chunks of so many, and a token sees only those of its own.
+    `chunk`, positions are in chunks of so many, and a token attends to its chunk alone.
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
     Without v only, the values are the keys, after norm and RoPE, as its layer says: those of latent
     attention, which has one row for both.

@@ -14,7 +14,7 @@ from kernels.weight import Weight
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadLinear:
-    """Products of every head of x with a matrix of its own.
+    """Product of each head of x with that head's matrix.
 
     Of each head of x [T, H*n] the columns from `start` on, as many as the matrices have.
     """
