@@ -21,12 +21,13 @@ from stage import Stage, until
 QUESTION = "the cat sat on the mat and saw the bird in the tree " * 8
 # A random model's output does not tokenize back to the same tokens.
 NOISE = 64
-SETTINGS = Settings(temperature=0.0, max_tokens=12, context=2048, threads=1)
+CONTEXT = 16_384  # tokens
+SETTINGS = Settings(temperature=0.0, max_tokens=12, context=CONTEXT, threads=1)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=2048)
+    return tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=CONTEXT)
 
 
 @pytest.fixture
@@ -134,7 +135,9 @@ def test_damaged_snapshot_is_refused_and_the_chat_continues(runs: Runs) -> None:
 
 def test_answer_interrupted_by_quitting_continues_without_prefill(runs: Runs) -> None:
     stage = runs.start()
-    stage.controller.change_settings(max_tokens=0)
+    # Enough to be quit in mid-answer, and so few that its text, which takes up to three times as
+    # many tokens when it is read, fits.
+    stage.controller.change_settings(max_tokens=CONTEXT // 4)
     stage.window.composer.submitted.emit(QUESTION)
     until(lambda: any(len(m.text) > 20 for m in stage.state.messages if m.role is Role.ASSISTANT))
     stage = runs.start()
