@@ -113,7 +113,7 @@ def run_program(*arguments: object) -> None:
 def alone() -> Iterator[None]:
     """Programs that this thread runs meanwhile use it alone, beside those of other threads.
 
-    Single operations outside programs wait for the thread pool as before. Raises MemoryError.
+    Raises MemoryError.
     """
     workspace = native().nk_new_workspace()
     if not workspace:

@@ -35,11 +35,8 @@ class Operations:
         return list(self.widths).index(name)
 
     def add(self, kind: OpKind, **fields: object) -> NativeOp:
-        op = NativeOp(kind=kind, activation=-1, add_to=-1, x=-1, y=-1, z=-1, out=-1)
-        for name, value in fields.items():
-            setattr(op, name, value)
-        self.ops.append(op)
-        return op
+        self.ops.append(new_op(kind, **fields))
+        return self.ops[-1]
 
     def pointer(self, tensor: Tensor | None) -> int | None:
         if tensor is None:
@@ -57,6 +54,14 @@ class Operations:
         array = (NativeWeight * len(some))(*map(weights.native, some))
         self.kept.append(array)
         return array
+
+
+def new_op(kind: OpKind, **fields: object) -> NativeOp:
+    """A native operation without the buffers and options that are not among its fields."""
+    op = NativeOp(kind=kind, activation=-1, add_to=-1, x=-1, y=-1, z=-1, out=-1)
+    for name, value in fields.items():
+        setattr(op, name, value)
+    return op
 
 
 def weight_group(weight: Weight) -> int:

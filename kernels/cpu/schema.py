@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 HEADER = Path(__file__).resolve().parent / "native" / "api" / "nk.h"
-ABI = 9  # increment on every incompatible change of this table
+ABI = 10  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -52,7 +52,7 @@ class NativeCacheType(_Numbered):
 
 
 class NativeActivation(_Numbered):
-    """Activation function; members as in kernels.program.Activation."""
+    """Activation function; members as in kernels.ops.Activation."""
 
     SILU = 0
     GELU_TANH = 1
@@ -66,7 +66,7 @@ class NativeActivation(_Numbered):
 
 
 class NativeGating(_Numbered):
-    """How scores of experts become shares; members as in kernels.program.Gating."""
+    """How scores of experts become shares; members as in kernels.ops.Gating."""
 
     SOFTMAX = 0
     SIGMOID = 1
@@ -99,13 +99,13 @@ class OpKind(_Numbered):
     SCALE = 19, "x = x * scale"
     HEAD_GATE = 20, "x = x * activation(y) of each head, y [T, heads]"
     SHORT_CONV = 21, "x = causal convolution with weight [taps, width], + bias; `activation`"
-    RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args"
+    RECURRENCE = 22, "x, y, z are q, k, v; outs: decay, strength or -1"
     COLUMNS = 23, "out = `head_width` columns of x, from `start` on"
     JOIN = 24, "of each head of out `value_width` channels: from `start` on the channels of x"
     POSITION_SCALE = 25, "x *= 1 + strength * log(1 + floor((position + offset) / length))"
     HEAD_ROWS = 26, "out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups"
     HEAD_COLUMNS = 27, "out = the rows x of heads, beside each other; undoes HEAD_ROWS"
-    XIELU = 28, "x = as in kernels.program.Xielu, with `factors`"
+    XIELU = 28, "x = as in kernels.ops.Xielu, with `factors`"
     ROTATE = 29, "out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last"
     MIX_STREAMS = 30, "x = MixStreams of `heads` streams with coefficients y"
     ADD_TO_STREAMS = 31, "x = AddToStreams of y, coefficients z or -1, from `start` on"
@@ -178,18 +178,7 @@ nk_segment
     int64_t position  // of the first token
     uint8_t ***tables  // for each group the addresses of the sequence's pages
 
-// A gated linear recurrence, as in kernels.program.Recurrence, whose fields it has.
-nk_recurrence_args
-    const float *q, *k, *v  // [T, key_heads * key_width] twice, [T, heads * value_width]
-    const float *decay, *strength  // [T, decays]; [T, heads], or null: the time step
-    const float *rate, *decay_bias, *skip  // [heads], [decays], [heads] or null
-    float *y  // [T, heads * value_width]; no operand
-    int64_t heads, key_heads, key_width, value_width
-    int64_t decays  // heads, or heads * key_width
-    float scale, epsilon, floor  // floor 0: none; else it needs a strength
-    int32_t corrected, tiled
-
-// How a mixture chooses experts, as in kernels.program.Routing.
+// How a mixture chooses experts, as in kernels.ops.Routing.
 nk_routing
     int32_t experts, chosen
     int32_t gating, normalized  // nk_gating
@@ -265,7 +254,7 @@ serial int use_isa(int index)
 // the count includes the calling thread
 serial int set_threads(int threads)
 int threads()
-// puts waiting worker threads to sleep and frees the scratch of single operations
+// puts waiting worker threads to sleep
 void idle()
 // rows packed together; 0: unsupported format
 int64_t group_rows(int64_t format)
@@ -277,39 +266,7 @@ int64_t packed_bytes(int64_t format, int64_t rows, int64_t columns)
 int pack(int64_t format, const void *source, int64_t rows, int64_t columns, int64_t first,
     int64_t end, void *packed)
 int rows_of(WEIGHT, const int64_t *ids, int64_t count, float *out)
-serial int linear(WEIGHT, const float *x, int64_t tokens, float *y)
-serial int rms_norm(const float *x, const float *weight, float epsilon, int64_t tokens, int64_t
-    width, float *y)
-// bias [width] or null
-serial int layer_norm(const float *x, const float *weight, const float *bias, float epsilon,
-    int64_t tokens, int64_t width, float *y)
-serial int rope(const float *x, const int64_t *positions, const float *frequencies, int64_t
-    tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float *y)
-// up may be null: y = activation(gate); limit 0: none
-serial int gated(const float *gate, const float *up, int64_t count, int activation, float limit,
-    float *y)
-// scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
-serial int route(const float *scores, int64_t tokens, const struct nk_routing *routing, float
-    *shares)
-// Causal convolution: x [tokens, width], weight [taps, width], bias [width] or null, states
-// before and after [taps - 1, width]; taps up to NK_MAX_TAPS.
-serial int short_conv(const float *x, const float *weight, const float *bias, const float
-    *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after)
-// states before and after [heads, key_width, value_width]
-serial int recurrence(const struct nk_recurrence_args *recurrence, const float *before, int64_t
-    tokens, float *after)
-// factors: positive, negative, beta, epsilon
-serial int xielu(const float *x, const float *factors, int64_t count, float *y)
-serial int softcap(const float *x, float cap, int64_t count, float *y)
-// q [tokens of all segments, heads, width], over pages that include their positions
-// → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
-serial int attention(const float *q, HEADS, BATCH, int type, const struct nk_kv_layer *layer,
-    float scale, int64_t window, float cap, const float *sinks, float *y)
-// Attention in both directions of one text: q [tokens, heads, width], k and v [tokens, kv_heads,
-// width] → y [tokens, heads * width]. window: to positions at most its half away; 0: to all.
-serial int full_attention(const float *q, const float *k, const float *v, int64_t tokens, HEADS,
-    float scale, int64_t window, float *y)
-// Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
+// Upper bound of the scratch bytes of an attention of one segment, with or without a window.
 int64_t attention_bytes(int threads, int64_t tokens, HEADS, int64_t position, int type)
 // best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s
 double read_bandwidth(int64_t bytes, int repetitions)
@@ -416,11 +373,6 @@ class NativeKVLayer(ctypes.Structure):
 @_declare
 class NativeSegment(ctypes.Structure):
     """struct nk_segment."""
-
-
-@_declare
-class NativeRecurrence(ctypes.Structure):
-    """struct nk_recurrence_args."""
 
 
 @_declare

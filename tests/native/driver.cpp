@@ -17,7 +17,8 @@
 
 namespace {
 
-constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64, kMaxPages = 16;
+constexpr int kMaxParameters = 16, kMaxOperands = 14, kMaxBlocks = 64, kMaxPages = 16,
+              kMaxTokens = 64;
 constexpr uint8_t kPoison = 0xFF;
 enum Op { LINEAR, ROWS_OF, RMS_NORM, ROPE, GATED, SOFTCAP, ATTENTION, RUN, FULL_ATTENTION };
 
@@ -130,13 +131,49 @@ int pack(const Case &c, nk_weight &weight) {
     return status ? status : nk_pack(format, c.operand[0], rows, columns, 0, half, packed);
 }
 
+nk_op op_of(int kind, int x, int out, int64_t width) {
+    nk_op op = {};
+    op.kind = kind;
+    op.x = x;
+    op.out = out;
+    op.width = width;
+    op.activation = op.add_to = -1;
+    op.epsilon = 1e-5f;
+    op.scale = 1;
+    return op;
+}
+
+// Runs few operations on these buffers, over segments or so many rows.
+int run_ops(const nk_op *ops, int count, float **buffers, const nk_segment *segments,
+            int64_t segment_count, const nk_kv_layer *layer = nullptr, int64_t type = 0) {
+    const nk_program program = {ops, buffers, layer, type, (int64_t)sizeof(nk_op)};
+    return nk_run(&program, 0, count, segments, segment_count, nullptr);
+}
+
+int run_rows(const nk_op *ops, int count, float **buffers, int64_t rows) {
+    const nk_segment segment = {rows, 0, nullptr};
+    return run_ops(ops, count, buffers, &segment, 1);
+}
+
+Result copy(const void *data, int64_t count) {
+    const Result made = floats(count);
+    memcpy(made.data, data, (size_t)made.bytes);
+    return made;
+}
+
 // parameters of pack and tokens; operand 1: x
 int linear(const Case &c, Result &y) {
     nk_weight weight;
     const int status = pack(c, weight);
     y = floats(c.p[3] * c.p[1]);
-    return status ? status
-                  : nk_linear(&weight, (const float *)c.operand[1], c.p[3], (float *)y.data);
+    if (status) return status;
+    float *buffers[] = {(float *)c.operand[1], (float *)y.data};
+    nk_op ops[] = {op_of(NK_QUANTIZE, 0, -1, c.p[2]), op_of(NK_LINEAR, 0, -1, c.p[2])};
+    ops[0].quantize = nk_activation_group(c.p[0]);
+    ops[0].barrier = NK_BARRIER_BATCH;
+    ops[1].count = 1, ops[1].weights[0] = weight, ops[1].outs[0] = 1;
+    const int first = ops[0].quantize ? 0 : 1;
+    return run_rows(ops + first, 2 - first, buffers, c.p[3]);
 }
 
 // parameters of pack and count; operand 1: ids
@@ -151,29 +188,44 @@ int rows_of(const Case &c, Result &y) {
 // tokens, width, epsilon; x, weight
 int rms_norm(const Case &c, Result &y) {
     y = floats(c.p[0] * c.p[1]);
-    const float *x = (const float *)c.operand[0], *weight = (const float *)c.operand[1];
-    return nk_rms_norm(x, weight, float_of(c.p[2]), c.p[0], c.p[1], (float *)y.data);
+    float *buffers[] = {(float *)c.operand[0], (float *)y.data};
+    nk_op op = op_of(NK_NORM, 0, 1, c.p[1]);
+    op.weight = (const float *)c.operand[1], op.epsilon = float_of(c.p[2]);
+    return run_rows(&op, 1, buffers, c.p[0]);
 }
 
 // tokens, heads, width, pairs, interleaved, scale; x, positions, frequencies
 int rope(const Case &c, Result &y) {
-    y = floats(c.p[0] * c.p[1] * c.p[2]);
-    const float *x = (const float *)c.operand[0], *frequencies = (const float *)c.operand[2];
-    return nk_rope(x, (const int64_t *)c.operand[1], frequencies, c.p[0], c.p[1], c.p[2], c.p[3],
-                   (int)c.p[4], float_of(c.p[5]), (float *)y.data);
+    const int64_t tokens = c.p[0], *positions = (const int64_t *)c.operand[1];
+    y = copy(c.operand[0], tokens * c.p[1] * c.p[2]);
+    float *buffers[] = {(float *)y.data, (float *)floats(tokens * 2 * c.p[3]).data};
+    nk_op ops[] = {op_of(NK_ANGLES, -1, 1, 0), op_of(NK_ROPE, 0, 1, 0)};
+    ops[0].weight = (const float *)c.operand[2], ops[0].scale = float_of(c.p[5]);
+    ops[0].pairs = ops[1].pairs = (int32_t)c.p[3];
+    ops[1].y = ops[1].z = -1, ops[1].interleaved = (int32_t)c.p[4];
+    ops[1].heads = c.p[1], ops[1].head_width = c.p[2];
+    nk_segment segments[kMaxTokens];
+    if (tokens > kMaxTokens) fail("too many tokens");
+    for (int64_t i = 0; i < tokens; i++) segments[i] = {1, positions[i], nullptr};
+    return run_ops(ops, 2, buffers, segments, tokens);
 }
 
 // count, activation; gate, up
 int gated(const Case &c, Result &y) {
     y = floats(c.p[0]);
-    return nk_gated((const float *)c.operand[0], (const float *)c.operand[1], c.p[0], (int)c.p[1],
-                    0, (float *)y.data);
+    float *buffers[] = {(float *)c.operand[0], (float *)c.operand[1], (float *)y.data};
+    nk_op op = op_of(NK_GATE, 0, 2, c.p[0]);
+    op.y = 1, op.activation = (int32_t)c.p[1];
+    return run_rows(&op, 1, buffers, 1);
 }
 
 // count, cap; x
 int softcap(const Case &c, Result &y) {
-    y = floats(c.p[0]);
-    return nk_softcap((const float *)c.operand[0], float_of(c.p[1]), c.p[0], (float *)y.data);
+    y = copy(c.operand[0], c.p[0]);
+    float *buffers[] = {(float *)y.data};
+    nk_op op = op_of(NK_SOFTCAP, 0, -1, c.p[0]);
+    op.y = -1, op.cap = float_of(c.p[1]);
+    return run_rows(&op, 1, buffers, 1);
 }
 
 // tokens, heads, kv_heads, width, position, type, window, scale, cap, bytes of a page, offsets of
@@ -190,17 +242,26 @@ int attention(const Case &c, Result &y) {
     }
     const nk_segment segment = {tokens, c.p[4], tables};
     y = floats(tokens * heads * width);
-    const float *sinks = c.bytes[2] ? (const float *)c.operand[2] : nullptr;
-    return nk_attention((const float *)c.operand[0], heads, c.p[2], width, &segment, 1, (int)c.p[5],
-                        &layer, float_of(c.p[7]), c.p[6], float_of(c.p[8]), sinks, (float *)y.data);
+    float *buffers[] = {(float *)c.operand[0], (float *)y.data};
+    nk_op op = op_of(NK_ATTEND, 0, 1, 0);
+    op.heads = heads, op.kv_heads = c.p[2], op.head_width = width;
+    op.scale = float_of(c.p[7]), op.window = c.p[6], op.cap = float_of(c.p[8]);
+    op.sinks = c.bytes[2] ? (const float *)c.operand[2] : nullptr;
+    return run_ops(&op, 1, buffers, &segment, 1, &layer, c.p[5]);
 }
 
 // tokens, heads, kv_heads, width, window, scale; q, k, v
 int full_attention(const Case &c, Result &y) {
     y = floats(c.p[0] * c.p[1] * c.p[3]);
-    const float *q = (const float *)c.operand[0], *k = (const float *)c.operand[1];
-    return nk_full_attention(q, k, (const float *)c.operand[2], c.p[0], c.p[1], c.p[2], c.p[3],
-                             float_of(c.p[5]), c.p[4], (float *)y.data);
+    float *buffers[] = {(float *)c.operand[0], (float *)c.operand[1], (float *)c.operand[2],
+                        (float *)y.data};
+    nk_op ops[] = {op_of(NK_ROPE, 0, 0, 0), op_of(NK_ATTEND, 0, 3, 0)};
+    for (nk_op &op : ops) {
+        op.y = 1, op.z = 2, op.full = 1;
+        op.heads = c.p[1], op.kv_heads = c.p[2], op.head_width = c.p[3];
+        op.window = c.p[4], op.scale = float_of(c.p[5]);
+    }
+    return run_rows(ops, 2, buffers, c.p[0]);
 }
 
 // --- a recorded program: one layer of a model and its output head
@@ -233,18 +294,6 @@ int pack_matrix(const Case &c, int operand, int64_t rows, int64_t columns, nk_we
     one.p[2] = columns;
     one.operand[0] = c.operand[operand];
     return pack(one, weight);
-}
-
-nk_op op_of(int kind, int x, int out, int64_t width) {
-    nk_op op = {};
-    op.kind = kind;
-    op.x = x;
-    op.out = out;
-    op.width = width;
-    op.activation = op.add_to = -1;
-    op.epsilon = 1e-5f;
-    op.scale = 1;
-    return op;
 }
 
 nk_op norm_of(const Model &m, int number) {

@@ -5,7 +5,6 @@ Positions that no query may see are NaN, and results lie inside memory filled wi
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import itertools
 import math
@@ -19,7 +18,7 @@ from torch import Tensor
 
 import paging
 from kernels import reference
-from kernels.cpu import library
+from kernels.cpu import library, ops
 from kernels.kv_pages import PagedKV
 from kernels.quantized_kv import QuantizedKV
 
@@ -86,23 +85,9 @@ def attend_batch(batch: Sequence[tuple[Case, Operands]]) -> list[Tensor]:
     q = torch.cat([given.q for _, given in batch])
     size = q.numel()
     memory = torch.full((size + 2 * GUARD,), math.nan)
-    segments = library.NativeBatch(
-        [(each.T, each.position, [given.kv.table]) for each, given in batch]
-    )
-    library.call(
-        "attention",
-        library.pointer(q),
-        *(case.H, case.K, case.C),
-        segments.structs,
-        len(batch),
-        library.CACHES[case.type],
-        ctypes.byref(library.native_kv_layer(one.kv.layer)),
-        case.C**-0.5,
-        case.window,
-        case.cap,
-        None if one.sinks is None else library.pointer(one.sinks),
-        memory.data_ptr() + 4 * GUARD,
-    )
+    segments = [(each.T, each.position, [given.kv.table]) for each, given in batch]
+    y = memory[GUARD : GUARD + size]
+    ops.attend(q, segments, one.kv.layer, case.C**-0.5, case.window, case.cap, one.sinks, y)
     assert memory[:GUARD].isnan().all()
     assert memory[-GUARD:].isnan().all()
     rows = memory[GUARD : GUARD + size].view(len(q), -1)
@@ -474,23 +459,3 @@ def test_prompt_takes_memory_of_a_tile_whatever_its_length() -> None:
     sizes = [native.nk_attention_bytes(2, 512, 8, 2, 64, at, kind) for at in (0, 1 << 20)]
     assert 0 < sizes[0] == sizes[1]
     assert sizes[0] < 2 << 20
-
-
-def test_missing_tables_are_refused(random: torch.Generator) -> None:
-    case = Case(1, 20)
-    given = operands(case, random)
-    y = torch.empty(case.H * case.C)
-    empty = (library.schema.NativeSegment * 1)()
-    empty[0].tokens = 1
-    with pytest.raises(ValueError, match="size"):
-        library.call(
-            "attention",
-            library.pointer(given.q),
-            *(case.H, case.K, case.C),
-            empty,
-            1,
-            library.CACHES[case.type],
-            ctypes.byref(library.native_kv_layer(given.kv.layer)),
-            *(1.0, 0, 0.0, None),
-            library.pointer(y),
-        )

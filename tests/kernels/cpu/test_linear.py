@@ -5,7 +5,6 @@ Outputs lie inside memory filled with NaN, so what a kernel leaves out or writes
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
 import random as plain_random
@@ -17,8 +16,7 @@ import torch
 from torch import Tensor
 
 from blocks import PACKED
-from kernels import cpu
-from kernels.cpu import library, weights
+from kernels.cpu import library, ops, weights
 from kernels.formats import Format
 from kernels.weight import Weight
 
@@ -79,8 +77,7 @@ def product(packed: Weight, x: Tensor) -> Tensor:
     tokens, rows = x.shape[0], packed.shape[0]
     around = torch.full((tokens * rows + 2 * GUARD,), math.nan)
     y = around[GUARD : GUARD + tokens * rows]
-    held = weights.native(packed)
-    library.call("linear", ctypes.byref(held), x.data_ptr(), tokens, y.data_ptr())
+    ops.product(x, packed, y)
     assert around[:GUARD].isnan().all()
     assert around[-GUARD:].isnan().all()
     return y.view(tokens, rows)
@@ -171,7 +168,7 @@ def test_rows_of_a_table_are_the_decoders_bit_for_bit(
     data = random_rows(format, rows, columns)
     weight = Weight.from_bytes(data.numpy().data.cast("B"), format, (rows, columns))
     ids = torch.randint(0, rows, (41,), generator=random)
-    assert torch.equal(cpu.embed(ids, weights.prepare(weight)), weight.rows(ids))
+    assert torch.equal(ops.embed(ids, weights.prepare(weight)), weight.rows(ids))
 
 
 @every_format

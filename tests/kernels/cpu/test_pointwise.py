@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 import paging
-from kernels import cpu, reference
-from kernels.cpu import library, program, weights
-from kernels.cpu.schema import NativeActivation
+from kernels import reference
+from kernels.cpu import library, ops, program, weights
+from kernels.cpu.ops import FewOps
+from kernels.cpu.schema import NativeActivation, OpKind
 from kernels.formats import by_name
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.ops import Activation, Attend, Embed, Segment, Xielu
@@ -42,13 +43,19 @@ class Result:
         size = math.prod(shape)
         self._memory = torch.full((size + 2 * GUARD,), NAN)
         self.tensor = self._memory[GUARD : GUARD + size].view(shape)
-        self.address = self._memory.data_ptr() + 4 * GUARD
 
     def checked(self) -> Tensor:
         """What was written, once nothing around it was."""
         assert self._memory[:GUARD].isnan().all()
         assert self._memory[-GUARD:].isnan().all()
         return self.tensor
+
+
+def run(kind: OpKind, rows: int, **fields: object) -> None:
+    """Run one operation over so many rows."""
+    few = FewOps()
+    few.add(kind, **fields)
+    few.run(rows)
 
 
 def assert_close(got: Tensor, wanted: Tensor, relative: float, absolute: float = 1e-37) -> None:
@@ -64,7 +71,7 @@ def assert_close(got: Tensor, wanted: Tensor, relative: float, absolute: float =
 
 def norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     y = Result(*x.shape)
-    library.call("rms_norm", pointer(x), pointer(weight), epsilon, *x.shape, y.address)
+    run(OpKind.NORM, len(x), x=x, out=y.tensor, width=x.shape[1], weight=weight, epsilon=epsilon)
     return y.checked()
 
 
@@ -82,7 +89,7 @@ def test_norm_in_place_and_token_by_token_gives_the_same_bits(random: torch.Gene
     x, weight = torch.randn(37, 147, generator=random), torch.randn(147, generator=random)
     together = norm(x, weight, 1e-5)
     assert torch.equal(torch.cat([norm(row[None], weight, 1e-5) for row in x]), together)
-    library.call("rms_norm", pointer(x), pointer(weight), 1e-5, *x.shape, pointer(x))
+    run(OpKind.NORM, len(x), x=x, out=x, width=x.shape[1], weight=weight, epsilon=1e-5)
     assert torch.equal(x, together)
 
 
@@ -90,10 +97,15 @@ def test_norm_in_place_and_token_by_token_gives_the_same_bits(random: torch.Gene
 
 
 def turned(x: Tensor, positions: Tensor, frequencies: Tensor, interleaved: bool) -> Tensor:
-    y = Result(*x.shape)
-    places = pointer(positions, torch.int64)
-    sizes = (*x.shape, len(frequencies), int(interleaved))
-    library.call("rope", pointer(x), places, pointer(frequencies), *sizes, 1.25, y.address)
+    y, pairs = Result(*x.shape), len(frequencies)
+    y.tensor.copy_(x)
+    few, cosines = FewOps(), Result(len(x), 2 * pairs)
+    angles = few.buffer(cosines.tensor)
+    few.add(OpKind.ANGLES, out=angles, pairs=pairs, weight=frequencies, scale=1.25)
+    shape = {"heads": x.shape[1], "head_width": x.shape[2], "pairs": pairs}
+    few.add(OpKind.ROPE, x=y.tensor, out=angles, interleaved=interleaved, **shape)
+    few.run([(1, position, ()) for position in positions.tolist()])
+    cosines.checked()
     return y.checked()
 
 
@@ -111,29 +123,27 @@ def test_rotation_equals_the_reference(
     assert_close(turned(x, positions, frequencies, interleaved), wanted.double(), 0, 3e-6)
 
 
-@pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "neighbours"])
-def test_rotation_in_place_gives_the_same_bits(interleaved: bool, random: torch.Generator) -> None:
+def test_rotation_of_consecutive_tokens_gives_the_same_bits(random: torch.Generator) -> None:
     x, frequencies = torch.randn(5, 2, 70, generator=random), torch.rand(33, generator=random)
     positions = torch.arange(100, 105)
-    wanted = turned(x, positions, frequencies, interleaved)
-    places, sizes = pointer(positions, torch.int64), (*x.shape, 33, int(interleaved))
-    library.call("rope", pointer(x), places, pointer(frequencies), *sizes, 1.25, pointer(x))
-    assert torch.equal(x, wanted)
+    wanted = turned(x, positions, frequencies, interleaved=False)
+    assert torch.equal(ops.rope(x, positions, frequencies, False, 1.25), wanted)
 
 
 # --- gates and caps -----------------------------------------------------------------------------
 
 
 def gate(x: Tensor, up: Tensor | None, activation: Activation, limit: float = 0.0) -> Tensor:
-    y = Result(len(x))
-    kind = ACTIVATIONS[activation]
-    library.call("gated", pointer(x), library.optional(up), len(x), kind, limit, y.address)
+    y, factor = Result(len(x)), {} if up is None else {"y": up}
+    fields = {"width": len(x), "activation": ACTIVATIONS[activation], "limit": limit}
+    run(OpKind.GATE, 1, x=x, **factor, out=y.tensor, **fields)
     return y.checked()
 
 
 def cap(x: Tensor, most: float) -> Tensor:
     y = Result(len(x))
-    library.call("softcap", pointer(x), most, len(x), y.address)
+    y.tensor.copy_(x)
+    run(OpKind.SOFTCAP, 1, x=y.tensor, width=len(x), cap=most)
     return y.checked()
 
 
@@ -181,7 +191,7 @@ def test_xielu_equals_its_formula(random: torch.Generator) -> None:
     one = Xielu("x", 0.8, 0.4, 0.5, -1e-6)
     for count in COUNTS:
         x = torch.randn(count, generator=random) * 3
-        assert_close(cpu.xielu(x, one), reference.xielu(x.double(), one), 1e-6, 1e-6)
+        assert_close(ops.xielu(x, one), reference.xielu(x.double(), one), 1e-6, 1e-6)
 
 
 def test_gates_are_right_over_the_whole_range() -> None:
@@ -220,7 +230,7 @@ ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "softcap": lambda x: cap(x, 30.0),
     "softplus": lambda x: gate(x, None, Activation.SOFTPLUS),
     "sigmoid": lambda x: gate(x, x, Activation.SIGMOID, 3.0),
-    "xielu": lambda x: cpu.xielu(x, Xielu("x", 0.8, 0.4, 0.5, -1e-6)),
+    "xielu": lambda x: ops.xielu(x, Xielu("x", 0.8, 0.4, 0.5, -1e-6)),
 }
 
 

@@ -16,8 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import cpu
-from kernels.cpu import library, weights
+from kernels.cpu import library, ops, weights
 from kernels.formats import by_name
 from kernels.ops import Activation
 from kernels.weight import Weight
@@ -55,7 +54,7 @@ def products(format: str) -> Callable[[Numbers, Callable[..., Tensor]], Callable
         row = by_name(format)
         weight = weights.prepare(Weight(even_rows(row, 333, 512), row, (333, 512)))
         x = numbers(530, 512)
-        return lambda: cpu.linear(x, weight)
+        return lambda: ops.linear(x, weight)
 
     return make
 
@@ -64,39 +63,39 @@ def one_token(numbers: Numbers, even_rows: Callable[..., Tensor]) -> Callable[[]
     row = by_name("Q4_0")
     weight = weights.prepare(Weight(even_rows(row, 2500, 1024), row, (2500, 1024)))
     x = numbers(1, 1024)
-    return lambda: cpu.linear(x, weight)
+    return lambda: ops.linear(x, weight)
 
 
 def norm(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x, weight = numbers(301, 777), numbers(777)
-    return lambda: cpu.rms_norm(x, weight, 1e-6)
+    return lambda: ops.rms_norm(x, weight, 1e-6)
 
 
 def rotation(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x, positions, frequencies = numbers(203, 5, 80), torch.arange(7, 210), numbers(32).abs()
-    return lambda: cpu.rope(x, positions, frequencies, False, 1.5)
+    return lambda: ops.rope(x, positions, frequencies, False, 1.5)
 
 
 def gate(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     gate, up = numbers(100_003), numbers(100_003)
-    return lambda: cpu.gated(gate, up, Activation.GELU_TANH)
+    return lambda: ops.gated(gate, up, Activation.GELU_TANH)
 
 
 def cap(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     x = numbers(100_003)
-    return lambda: cpu.softcap(x, 2.5)
+    return lambda: ops.softcap(x, 2.5)
 
 
 def prompt_attention(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     q = numbers(90, 6, 64)
     kv = stored(numbers(120, 2, 64), numbers(120, 2, 64), torch.float32)
-    return lambda: cpu.attention(q, kv, 30, 0.1, 0, 0.0)
+    return lambda: ops.attention(q, kv, 30, 0.1, 0, 0.0)
 
 
 def token_attention(numbers: Numbers, _: object) -> Callable[[], Tensor]:
     q = numbers(1, 6, 64)
     kv = stored(numbers(3001, 2, 64), numbers(3001, 2, 64), torch.float32)
-    return lambda: cpu.attention(q, kv, 3000, 0.1, 0, 0.0)
+    return lambda: ops.attention(q, kv, 3000, 0.1, 0, 0.0)
 
 
 OPERATIONS = {
@@ -229,11 +228,11 @@ def test_as_many_threads_as_can_be_are_taken_and_ended(numbers: Numbers) -> None
 def test_a_process_ends_with_threads_asleep_or_spinning() -> None:
     program = (
         "import torch, sys\n"
-        "from kernels import cpu\n"
+        "from kernels.cpu import ops\n"
         "from kernels.cpu import library\n"
         "library.set_threads(3)\n"
         "x = torch.ones(300, 700)\n"
-        "assert cpu.rms_norm(x, x[0], 1e-6).shape == x.shape\n"
+        "assert ops.rms_norm(x, x[0], 1e-6).shape == x.shape\n"
         "sys.exit(7)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

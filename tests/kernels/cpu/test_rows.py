@@ -14,7 +14,7 @@ from torch import Tensor
 from kernels import reference, rotation
 from kernels.backends import BACKENDS
 from kernels.cpu import library
-from kernels.cpu import rows as native
+from kernels.cpu import ops as native
 from kernels.cpu.schema import MAX_STREAMS
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

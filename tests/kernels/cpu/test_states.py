@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import cpu, reference
-from kernels.cpu import library
+from kernels import reference
+from kernels.cpu import library, ops
 from kernels.cpu.schema import MAX_TAPS
 from kernels.ops import Recurrence
 
@@ -32,7 +32,7 @@ def test_short_conv_has_the_bits_of_the_reference(
     x, weight = (torch.randn(shape, generator=random) for shape in ((count, width), (width, taps)))
     state = torch.randn(taps - 1, width, generator=random)
     bias = torch.randn(width, generator=random) if biased else None
-    y, after = cpu.short_conv(x, weight, bias, state)
+    y, after = ops.short_conv(x, weight, bias, state)
     wanted, last = reference.short_conv(x, weight, bias, state)
     assert torch.equal(y, wanted)
     assert torch.equal(after, last)
@@ -41,7 +41,7 @@ def test_short_conv_has_the_bits_of_the_reference(
 def test_more_taps_than_the_kernel_takes_run_on_the_reference(random: torch.Generator) -> None:
     x, weight = torch.randn(2, 5, generator=random), torch.randn(5, MAX_TAPS + 1, generator=random)
     state = torch.randn(MAX_TAPS, 5, generator=random)
-    found = cpu.short_conv(x, weight, None, state)
+    found = ops.short_conv(x, weight, None, state)
     assert all(map(torch.equal, found, reference.short_conv(x, weight, None, state)))
 
 
@@ -94,7 +94,7 @@ def test_recurrence_is_near_its_definition_in_f64(
 ) -> None:
     inputs = operands(sizes, random, by_channel)
     one = options(sizes[1], inputs[3].shape[1], random, corrected=corrected, tiled=by_channel)
-    found = cpu.recurrence(*inputs, one)
+    found = ops.recurrence(*inputs, one)
     wanted = reference.recurrence(*(x.double() for x in inputs), exact(one))
     for got, right in zip(found, wanted, strict=True):
         assert_near(got, right)
@@ -108,7 +108,7 @@ def test_decays_with_a_floor_are_near_their_definition(
     inputs = operands(sizes, random, by_channel)
     one = options(sizes[1], inputs[3].shape[1], random, corrected=True, floor=-5.0)
     one = replace(one, rate=-one.rate)  # above 0 where there is a floor
-    found = cpu.recurrence(*inputs, one)
+    found = ops.recurrence(*inputs, one)
     wanted = reference.recurrence(*(x.double() for x in inputs), exact(one))
     for got, right in zip(found, wanted, strict=True):
         assert_near(got, right)
@@ -121,7 +121,7 @@ def test_a_state_space_model_steps_by_its_decay_and_skips(
     q, k, v, decay, _, state = operands(sizes, random)
     skip = torch.randn(sizes[1], generator=random)
     one = options(sizes[1], sizes[1], random, corrected=False, epsilon=-1.0, skip=skip)
-    found = cpu.recurrence(q, k, v, decay, None, state, one)
+    found = ops.recurrence(q, k, v, decay, None, state, one)
     inputs = [x.double() for x in (q, k, v, decay)]
     wanted = reference.recurrence(*inputs, None, state.double(), exact(one))
     for got, right in zip(found, wanted, strict=True):
@@ -135,12 +135,12 @@ def test_the_bits_depend_on_neither_the_cut_nor_threads(
     inputs = operands((90, 3, 3, 20, 150), random)
     one = options(3, 3, random)
     library.set_threads(1)
-    y, after = cpu.recurrence(*inputs, one)
+    y, after = ops.recurrence(*inputs, one)
     library.set_threads(threads)
     state = inputs.pop()
     for start, end in ((0, 1), (1, 2), (2, 40), (40, 90)):
         some = [x[start:end] for x in inputs]
-        found, state = cpu.recurrence(*some, state, one)
+        found, state = ops.recurrence(*some, state, one)
         assert torch.equal(found, y[start:end])
     assert torch.equal(state, after)
 
@@ -148,7 +148,7 @@ def test_the_bits_depend_on_neither_the_cut_nor_threads(
 def test_nan_stays_in_its_head(random: torch.Generator) -> None:
     inputs = operands((4, 2, 2, 16, 32), random)
     inputs[2][1, 0, 5] = torch.nan
-    y, state = cpu.recurrence(*inputs, options(2, 2, random))
+    y, state = ops.recurrence(*inputs, options(2, 2, random))
     assert y[1:, 0, 5].isnan().all()
     assert state[0, :, 5].isnan().all()
     assert y[:, 1].isfinite().all()

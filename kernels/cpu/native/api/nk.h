@@ -16,7 +16,7 @@
 #endif
 #define NK_CHECKED __attribute__((warn_unused_result))
 
-#define NK_ABI 9
+#define NK_ABI 10
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
@@ -45,7 +45,7 @@ enum nk_cache {
     NK_CACHE_Q8 = 2,  // Hadamard-rotated, then int8 with a float16 scale for each 32 channels
 };
 
-// Activation function; members as in kernels.program.Activation.
+// Activation function; members as in kernels.ops.Activation.
 enum nk_activation {
     NK_SILU = 0,
     NK_GELU_TANH = 1,
@@ -58,7 +58,7 @@ enum nk_activation {
     NK_GELU = 8,  // x * normal distribution function
 };
 
-// How scores of experts become shares; members as in kernels.program.Gating.
+// How scores of experts become shares; members as in kernels.ops.Gating.
 enum nk_gating {
     NK_GATING_SOFTMAX = 0,
     NK_GATING_SIGMOID = 1,
@@ -90,13 +90,13 @@ enum nk_kind {
     NK_SCALE = 19,  // x = x * scale
     NK_HEAD_GATE = 20,  // x = x * activation(y) of each head, y [T, heads]
     NK_SHORT_CONV = 21,  // x = causal convolution with weight [taps, width], + bias; `activation`
-    NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, strength or -1; nk_recurrence_args
+    NK_RECURRENCE = 22,  // x, y, z are q, k, v; outs: decay, strength or -1
     NK_COLUMNS = 23,  // out = `head_width` columns of x, from `start` on
     NK_JOIN = 24,  // of each head of out `value_width` channels: from `start` on the channels of x
     NK_POSITION_SCALE = 25,  // x *= 1 + strength * log(1 + floor((position + offset) / length))
     NK_HEAD_ROWS = 26,  // out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups
     NK_HEAD_COLUMNS = 27,  // out = the rows x of heads, beside each other; undoes HEAD_ROWS
-    NK_XIELU = 28,  // x = as in kernels.program.Xielu, with `factors`
+    NK_XIELU = 28,  // x = as in kernels.ops.Xielu, with `factors`
     NK_ROTATE = 29,  // out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last
     NK_MIX_STREAMS = 30,  // x = MixStreams of `heads` streams with coefficients y
     NK_ADD_TO_STREAMS = 31,  // x = AddToStreams of y, coefficients z or -1, from `start` on
@@ -134,19 +134,7 @@ struct nk_segment {
     uint8_t ***tables;  // for each group the addresses of the sequence's pages
 };
 
-// A gated linear recurrence, as in kernels.program.Recurrence, whose fields it has.
-struct nk_recurrence_args {
-    const float *q, *k, *v;  // [T, key_heads * key_width] twice, [T, heads * value_width]
-    const float *decay, *strength;  // [T, decays]; [T, heads], or null: the time step
-    const float *rate, *decay_bias, *skip;  // [heads], [decays], [heads] or null
-    float *y;  // [T, heads * value_width]; no operand
-    int64_t heads, key_heads, key_width, value_width;
-    int64_t decays;  // heads, or heads * key_width
-    float scale, epsilon, floor;  // floor 0: none; else it needs a strength
-    int32_t corrected, tiled;
-};
-
-// How a mixture chooses experts, as in kernels.program.Routing.
+// How a mixture chooses experts, as in kernels.ops.Routing.
 struct nk_routing {
     int32_t experts, chosen;
     int32_t gating, normalized;  // nk_gating
@@ -206,7 +194,7 @@ NK_API NK_CHECKED int nk_use_isa(int index);
 // the count includes the calling thread
 NK_API NK_CHECKED int nk_set_threads(int threads);
 NK_API NK_CHECKED int nk_threads(void);
-// puts waiting worker threads to sleep and frees the scratch of single operations
+// puts waiting worker threads to sleep
 NK_API void nk_idle(void);
 // rows packed together; 0: unsupported format
 NK_API int64_t nk_group_rows(int64_t format);
@@ -219,42 +207,7 @@ NK_API NK_CHECKED int nk_pack(int64_t format, const void *source, int64_t rows, 
     int64_t first, int64_t end, void *packed);
 NK_API NK_CHECKED int nk_rows_of(const struct nk_weight *weight, const int64_t *ids, int64_t count,
     float *out);
-NK_API NK_CHECKED int nk_linear(const struct nk_weight *weight, const float *x, int64_t tokens,
-    float *y);
-NK_API NK_CHECKED int nk_rms_norm(const float *x, const float *weight, float epsilon, int64_t
-    tokens, int64_t width, float *y);
-// bias [width] or null
-NK_API NK_CHECKED int nk_layer_norm(const float *x, const float *weight, const float *bias, float
-    epsilon, int64_t tokens, int64_t width, float *y);
-NK_API NK_CHECKED int nk_rope(const float *x, const int64_t *positions, const float *frequencies,
-    int64_t tokens, int64_t heads, int64_t width, int64_t pairs, int interleaved, float scale, float
-    *y);
-// up may be null: y = activation(gate); limit 0: none
-NK_API NK_CHECKED int nk_gated(const float *gate, const float *up, int64_t count, int activation,
-    float limit, float *y);
-// scores [tokens, experts] → shares [tokens, experts], 0 for experts that are not chosen
-NK_API NK_CHECKED int nk_route(const float *scores, int64_t tokens, const struct nk_routing
-    *routing, float *shares);
-// Causal convolution: x [tokens, width], weight [taps, width], bias [width] or null, states
-// before and after [taps - 1, width]; taps up to NK_MAX_TAPS.
-NK_API NK_CHECKED int nk_short_conv(const float *x, const float *weight, const float *bias, const
-    float *before, int64_t tokens, int64_t width, int64_t taps, float *y, float *after);
-// states before and after [heads, key_width, value_width]
-NK_API NK_CHECKED int nk_recurrence(const struct nk_recurrence_args *recurrence, const float
-    *before, int64_t tokens, float *after);
-// factors: positive, negative, beta, epsilon
-NK_API NK_CHECKED int nk_xielu(const float *x, const float *factors, int64_t count, float *y);
-NK_API NK_CHECKED int nk_softcap(const float *x, float cap, int64_t count, float *y);
-// q [tokens of all segments, heads, width], over pages that include their positions
-// → y [tokens, heads * width]. window 0: unlimited; cap 0: no softcap; sinks [heads] or null.
-NK_API NK_CHECKED int nk_attention(const float *q, int64_t heads, int64_t kv_heads, int64_t width,
-    const struct nk_segment *segments, int64_t count, int type, const struct nk_kv_layer *layer,
-    float scale, int64_t window, float cap, const float *sinks, float *y);
-// Attention in both directions of one text: q [tokens, heads, width], k and v [tokens, kv_heads,
-// width] → y [tokens, heads * width]. window: to positions at most its half away; 0: to all.
-NK_API NK_CHECKED int nk_full_attention(const float *q, const float *k, const float *v, int64_t
-    tokens, int64_t heads, int64_t kv_heads, int64_t width, float scale, int64_t window, float *y);
-// Upper bound of the scratch bytes of nk_attention for one segment, with or without a window.
+// Upper bound of the scratch bytes of an attention of one segment, with or without a window.
 NK_API int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
     int64_t width, int64_t position, int type);
 // best memory read bandwidth of all threads over `bytes` of fresh memory, in bytes/s

@@ -1,5 +1,5 @@
-// Kernel table of one instruction set: single-threaded functions, which ops.cpp and step.cpp call
-// in parallel.
+// Kernel table of one instruction set: single-threaded functions, which step.cpp calls in
+// parallel.
 #pragma once
 #include "pack/layout.h"
 #include "api/nk.h"
@@ -21,8 +21,8 @@ struct nk_act {
 
 enum { NK_TILE_ROWS = 64 };  // most query rows of an attention item
 
-// Arguments of an attention over KV pages, as in nk_attention. Causal, or `full`: a query sees all
-// positions of its segment, or those at most window / 2 away.
+// Arguments of an attention over KV pages, as in the op attention. Causal, or `full`: a query sees
+// all positions of its segment, or those at most window / 2 away.
 struct nk_attend {
     const float *q;
     float *y;
@@ -49,6 +49,18 @@ struct nk_attend_item {
     // [rows][partial_pages], from page partial_first on; partial_floats each.
     float *partials;
     int64_t partial_first, partial_pages;
+};
+
+// A gated linear recurrence, as in kernels/ops/recurrence.py, whose fields it has.
+struct nk_recurrence_args {
+    const float *q, *k, *v;         // [T, key_heads * key_width] twice, [T, heads * value_width]
+    const float *decay, *strength;  // [T, decays]; [T, heads], or null: the time step
+    const float *rate, *decay_bias, *skip;  // [heads], [decays], [heads] or null
+    float *y;                               // [T, heads * value_width]; no operand
+    int64_t heads, key_heads, key_width, value_width;
+    int64_t decays;               // heads, or heads * key_width
+    float scale, epsilon, floor;  // floor 0: none; else it needs a strength
+    int32_t corrected, tiled;
 };
 
 struct nk_table {
@@ -91,8 +103,8 @@ struct nk_table {
                             float *y);
     void (*gaussian_top_k)(const float *x, float deviations, int64_t width, float *y);
 
-    // Columns first .. end of a causal convolution, see nk_short_conv: of consecutive rows x, y
-    // [tokens, width]. before: null for zeros; x may be y.
+    // Columns first .. end of a causal convolution of consecutive rows x, y [tokens, width];
+    // states before (null: zeros) and after [taps - 1, width]; x may be y.
     void (*short_conv)(const float *x, const float *weight, const float *bias, const float *before,
                        int64_t tokens, int64_t width, int64_t taps, int64_t first, int64_t end,
                        float *y, float *after);

@@ -5,14 +5,6 @@
 
 #include "api/nk.h"
 
-inline bool nk_valid_routing(const nk_routing &r) {
-    if (r.experts < 1 || r.experts > NK_MAX_EXPERTS || r.chosen < 1 || r.chosen > r.experts)
-        return false;
-    if (r.groups < 1 || r.experts % r.groups) return false;
-    return r.chosen_groups >= 1 && r.chosen_groups <= r.groups &&
-           r.chosen <= r.experts / r.groups * r.chosen_groups;
-}
-
 // Marks the `count` highest of values [size] that are not marked as taken yet, of equal ones the
 // first, NaN above all.
 inline void nk_take_highest(const float *values, int64_t size, int64_t count, bool *taken) {

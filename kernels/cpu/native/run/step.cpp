@@ -13,7 +13,6 @@
 #include "pack/rows.h"
 #include "run/attention_plan.h"
 #include "run/pool.h"
-#include "run/recurrence_parts.h"
 #include "run/route.h"
 #include "isa/table.h"
 
@@ -615,4 +614,16 @@ void nk_free_workspace(nk_workspace *workspace) {
     if (!workspace) return;
     ((Workspace *)workspace)->scratch.free();
     nk_huge_free(workspace, sizeof(Workspace));
+}
+
+int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
+                           int64_t width, int64_t position, int type) {
+    if (tokens < 1 || kv_heads < 1 || heads % kv_heads || width < 1 || position < 0) return 0;
+    nk_attend attend = {};  // a layer without stored keys, whose scratch is larger
+    attend.heads = heads, attend.kv_heads = kv_heads, attend.width = width, attend.type = type;
+    const nk_table *table = nk_current();
+    const int64_t rows = smaller(tokens * (heads / kv_heads), NK_TILE_ROWS);
+    const int64_t partials = AttentionPlan::most_partial_bytes(
+        tokens, heads, kv_heads, position, table->partial_floats(&attend), threads);
+    return rounded(partials) + threads * rounded(table->attention_scratch(&attend, rows)) + 64;
 }
