@@ -19,16 +19,13 @@ from kernels.ops.attend import attention, attention_bytes, full_attention, rope
 from kernels.ops.embed import embed
 from kernels.ops.experts import route
 from kernels.ops.gate import gated
-from kernels.ops.gaussian_top_k import gaussian_top_k
+from kernels.ops.in_place import InPlace, defined, op_name
 from kernels.ops.linear import PIECE, linear
-from kernels.ops.match_magnitude import match_magnitude
 from kernels.ops.mix_streams import mix_streams
 from kernels.ops.norm import layer_norm, rms_norm
 from kernels.ops.recurrence import recurrence
 from kernels.ops.short_conv import short_conv
-from kernels.ops.softcap import softcap
 from kernels.ops.table import Kernel
-from kernels.ops.xielu import xielu
 from kernels.rotation import hadamard
 from kernels.weight import Weight, file_dtype
 
@@ -125,18 +122,15 @@ def read_bandwidth(size: int, device: torch.device | None = None) -> float:
 
 
 WEIGHT_OPS: tuple[Kernel, ...] = (prepare, linear, embed)  # looked up by the weight's format
-OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route, softcap)
+OTHER_OPS: tuple[Kernel, ...] = (rms_norm, layer_norm, rope, attention, gated, route)
 STATE_OPS: tuple[Kernel, ...] = (short_conv, recurrence)  # of layers with a state of fixed size
 ENCODER_OPS: tuple[Kernel, ...] = (full_attention,)  # of models that read a text in both directions
 # Ops that few models have, and other ops for the operands that only some backends' kernels take:
 # attention with sinks, any activation, a limit, any routing, a floor of decays.
 RARE_OPS: dict[str, Kernel] = {
-    "xielu": xielu,
     "hadamard": hadamard,
     "mix_streams": mix_streams,
     "add_to_streams": add_to_streams,
-    "match_magnitude": match_magnitude,
-    "gaussian_top_k": gaussian_top_k,
     "attention_any": attention,
     "gated_any": gated,
     "route_any": route,
@@ -161,4 +155,5 @@ KERNELS: dict[tuple[str, str], Kernel] = {
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
     **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS, *ENCODER_OPS)},
     **{(name, "F32"): op for name, op in RARE_OPS.items()},
+    **{(op_name(kind), "F32"): defined for kind in InPlace.__subclasses__()},
 }

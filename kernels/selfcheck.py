@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels import reference
 from kernels.kv_pages import PagedKV
-from kernels.ops import Recurrence
+from kernels.ops import InPlace, Recurrence
 from kernels.routing import Routing
 from kernels.weight import Weight
 
@@ -53,6 +53,9 @@ class KernelChecker:
         elif op == "embed":
             ids, table = operands
             self._check_embed(ids, table, result)
+        elif isinstance(operands[0], InPlace):
+            one, x, y = operands
+            self._note(op, "F32", result, one.definition(x, y))
         elif op in _ELEMENTS:
             self._note(op, "F32", result, getattr(reference, op)(*operands))
         elif op in (each.__name__ for each in reference.STATE_OPS):
@@ -89,7 +92,7 @@ def _on_host(operand: Any) -> Any:
         return operand.cpu()
     if isinstance(operand, tuple):  # results of an op, such as a new state
         return tuple(map(_on_host, cast(tuple[Any, ...], operand)))
-    if isinstance(operand, Recurrence | Routing):
+    if isinstance(operand, Recurrence | Routing | InPlace):
         values = ((one.name, getattr(operand, one.name)) for one in fields(operand))
         return replace(operand, **{key: _on_host(one) for key, one in values})
     return operand

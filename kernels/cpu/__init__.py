@@ -5,6 +5,8 @@ from __future__ import annotations
 from kernels import reference
 from kernels.cpu import library, listing, ops, program, timing, weights
 from kernels.cpu.memory import memory
+from kernels.cpu.operations import kind_of
+from kernels.ops.in_place import InPlace, op_name
 
 # Formats with a packed layout in native/pack/pack.cpp; the others run on the reference.
 FORMATS = (
@@ -30,9 +32,8 @@ _OF_WEIGHTS = (
 )
 _OF_FLOATS = (
     *(ops.rms_norm, ops.layer_norm, ops.rope, ops.attention, ops.full_attention, ops.gated),
-    *(ops.route, ops.softcap, ops.short_conv, ops.recurrence, ops.xielu, ops.mix_streams),
-    *(ops.add_to_streams, ops.match_magnitude, ops.gaussian_top_k, ops.hadamard),
-    *(ops.attention_bytes, memory, macs_per_100_ms, read_bandwidth, program.record),
+    *(ops.route, ops.short_conv, ops.recurrence, ops.mix_streams, ops.add_to_streams),
+    *(ops.hadamard, ops.attention_bytes, memory, macs_per_100_ms, read_bandwidth, program.record),
     *(listing.operations, timing.operation_times),
 )
 _OF_ANY = ops.attention, ops.gated, ops.route, ops.recurrence
@@ -40,6 +41,7 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(op.__name__, format): op for op in _OF_WEIGHTS for format in FORMATS},
     **{(op.__name__, "F32"): op for op in _OF_FLOATS},
     **{(f"{op.__name__}_any", "F32"): op for op in _OF_ANY},
+    **{(op_name(one), "F32"): ops.in_place for one in InPlace.__subclasses__() if kind_of(one)},
 }
 
 

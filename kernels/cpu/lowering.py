@@ -16,7 +16,6 @@ import torch
 from kernels.cpu import library, weights
 from kernels.cpu.lowering_layers import (
     by_head,
-    change_elements,
     change_streams,
     head_linear,
     recurrence,
@@ -27,7 +26,7 @@ from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, w
 from kernels.cpu.paged_experts import PagedExperts
 from kernels.cpu.schema import MAX_EXPERTS, MAX_WEIGHTS, Barrier, NativeOp, OpKind
 from kernels.layer_state import LayerShape
-from kernels.not_lowerable import NotLowerable, refuse
+from kernels.not_lowerable import refuse
 from kernels.ops import (
     Add,
     AddRows,
@@ -38,7 +37,6 @@ from kernels.ops import (
     Experts,
     Fetch,
     Gate,
-    GaussianTopK,
     HeadGate,
     HeadLinear,
     HeadNorm,
@@ -46,17 +44,11 @@ from kernels.ops import (
     Join,
     Linear,
     LoraDelta,
-    MatchMagnitude,
     MixStreams,
-    Multiply,
     Norm,
-    PositionScale,
     Recurrence,
     Scale,
-    ScaleChannels,
     ShortConv,
-    Softcap,
-    Xielu,
 )
 from kernels.rotation import Rotation
 from kernels.routing import Routing
@@ -108,18 +100,14 @@ class Lowering(Operations):
                 short_conv(self, one, then)
             case Recurrence():
                 recurrence(self, one)
-            case Softcap() | Multiply() | Scale() | PositionScale() | Xielu():
-                change_elements(self, one)
             case HeadGate() | Columns() | Join():
                 by_head(self, one)
-            case (
-                MixStreams() | AddToStreams() | MatchMagnitude() | ScaleChannels() | GaussianTopK()
-            ):
+            case MixStreams() | AddToStreams():
                 change_streams(self, one)
             case Fetch():  # a native call ends here
                 self.quantized = ("", 0)
             case _:
-                raise NotLowerable(one)
+                self.add_named(one)
         return 1
 
     def may_begin_call(self, one: Instruction) -> bool:
@@ -146,7 +134,7 @@ class Lowering(Operations):
                     scale=1.0,
                 )
             if one.scale != 1.0:
-                change_elements(self, Scale(one.out, one.scale))
+                self.add_named(Scale(one.out, one.scale))
             return
         added = -1 if one.change is None else self._embed_lora(one.table.columns, one.change)
         op = self.add(
@@ -171,7 +159,7 @@ class Lowering(Operations):
         op = self.add(OpKind.EMBED, out=self.number(middle), scale=1.0, width=rank)
         self._set_weight(op, 0, change.down)
         scales = self.pointer(change.scales)
-        self.add(OpKind.SCALE_COLUMNS, x=self.number(middle), width=rank, weight=scales)
+        self.add(OpKind.SCALE_CHANNELS, x=self.number(middle), width=rank, weight=scales)
         self._products(Linear(middle, (change.up,), (added,)))
         return self.number(added)
 
@@ -232,7 +220,7 @@ class Lowering(Operations):
         for out, scale in zip(one.outs, one.scales, strict=False):
             width = self.widths[out]
             weight = self.pointer(torch.full((width,), scale))
-            self.add(OpKind.SCALE_COLUMNS, x=self.number(out), width=width, weight=weight)
+            self.add(OpKind.SCALE_CHANNELS, x=self.number(out), width=width, weight=weight)
         for out, change in zip(one.outs, one.changes, strict=False):
             if change is not None:
                 self._add_lora(plain_x or one.x, out, change)
@@ -306,7 +294,7 @@ class Lowering(Operations):
         self.number(added, self.widths[out])
         self._products(Linear(x, (change.down,), (middle,)))
         scales = self.pointer(change.scales)
-        self.add(OpKind.SCALE_COLUMNS, x=self.number(middle), width=rank, weight=scales)
+        self.add(OpKind.SCALE_CHANNELS, x=self.number(middle), width=rank, weight=scales)
         self._products(Linear(middle, (change.up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:

@@ -1,4 +1,4 @@
-"""Lowering of the instructions that are not fused: elements, heads, and layers with a state."""
+"""Lowering of the instructions that are not fused: heads, streams, and layers with a state."""
 
 from __future__ import annotations
 
@@ -10,44 +10,15 @@ from kernels.not_lowerable import refuse
 from kernels.ops import (
     AddToStreams,
     Columns,
-    GaussianTopK,
     HeadGate,
     HeadLinear,
     Instruction,
     Join,
-    MatchMagnitude,
     MixStreams,
-    Multiply,
-    PositionScale,
     Recurrence,
-    Scale,
-    ScaleChannels,
     ShortConv,
-    Softcap,
-    Xielu,
 )
 from kernels.rotation import Rotation
-
-
-def change_elements(
-    to: Operations, one: Softcap | Multiply | Scale | PositionScale | Xielu
-) -> None:
-    """Emit an operation that changes a buffer element by element."""
-    shape = {"x": to.number(one.x), "width": to.widths[one.x]}
-    match one:
-        case Softcap():
-            to.add(OpKind.SOFTCAP, cap=one.cap, **shape)
-        case Multiply():
-            to.add(OpKind.MULTIPLY, y=to.number(one.y), **shape)
-        case Scale():
-            to.add(OpKind.SCALE, scale=one.scale, **shape)
-        case PositionScale():
-            options = {"strength": one.strength, "length": one.length, "offset": one.offset}
-            to.add(OpKind.POSITION_SCALE, **options, **shape)
-        case Xielu():
-            op = to.add(OpKind.XIELU, **shape)
-            op.factors[:] = one.positive, one.negative, one.beta, one.epsilon
-    to.invalidate(one.x)
 
 
 def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:
@@ -108,10 +79,8 @@ def head_linear(to: Operations, one: HeadLinear) -> None:
     to.invalidate(one.out)
 
 
-def change_streams(
-    to: Operations, one: MixStreams | AddToStreams | MatchMagnitude | ScaleChannels | GaussianTopK
-) -> None:
-    """Emit an operation on residual streams or on whole rows."""
+def change_streams(to: Operations, one: MixStreams | AddToStreams) -> None:
+    """Emit an operation on residual streams."""
     x, width = to.number(one.x), to.widths[one.x]
     match one:
         case MixStreams():
@@ -125,13 +94,6 @@ def change_streams(
                 names["z"] = to.number(one.coefficients)
             shape = {"heads": width // to.widths[one.y], "head_width": to.widths[one.y]}
             to.add(OpKind.ADD_TO_STREAMS, start=one.first, **names, **shape)
-        case MatchMagnitude():
-            like = to.number(one.like)
-            to.add(OpKind.MATCH_MAGNITUDE, x=x, y=like, width=width, epsilon=one.epsilon)
-        case ScaleChannels():
-            to.add(OpKind.SCALE_COLUMNS, x=x, width=width, weight=to.pointer(one.weight))
-        case GaussianTopK():
-            to.add(OpKind.GAUSSIAN_TOP_K, x=x, width=width, strength=one.deviations)
     to.invalidate(one.x)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from torch import Tensor
 
@@ -12,7 +12,8 @@ from kernels.cpu import library, weights
 from kernels.cpu.schema import NativeActivation, NativeOp, NativeWeight, OpKind
 from kernels.kv_pages import PageLayer, StateLayer
 from kernels.not_lowerable import NotLowerable, refuse
-from kernels.ops import Activation, RowTable
+from kernels.ops import Activation, Instruction, RowTable
+from kernels.ops.in_place import op_name
 from kernels.weight import Weight
 
 
@@ -38,6 +39,32 @@ class Operations:
         self.ops.append(new_op(kind, **fields))
         return self.ops[-1]
 
+    def add_named(self, one: Instruction) -> None:
+        """Add the operation that has the name and the fields of an instruction that changes x.
+
+        Raises NotLowerable if there is none.
+        """
+        kind = kind_of(type(one))
+        if kind is None:
+            raise NotLowerable(one)
+        x = str(getattr(one, "x"))  # noqa: B009
+        self.add(kind, width=self.widths[x], **self.native_fields(one))
+        self.invalidate(x)
+
+    def native_fields(self, one: Instruction) -> dict[str, object]:
+        """Fields of an instruction as an operation has them: numbers of buffers, addresses."""
+        found: dict[str, object] = {}
+        for each in fields(one):
+            value = getattr(one, each.name)
+            found[each.name] = (
+                self.number(value)
+                if isinstance(value, str)
+                else self.pointer(value)
+                if isinstance(value, Tensor)
+                else value
+            )
+        return found
+
     def pointer(self, tensor: Tensor | None) -> int | None:
         if tensor is None:
             return None
@@ -54,6 +81,13 @@ class Operations:
         array = (NativeWeight * len(some))(*map(weights.native, some))
         self.kept.append(array)
         return array
+
+
+def kind_of(instruction: type) -> OpKind | None:
+    """The kind of operation with the name of an instruction, if it has all of its fields."""
+    kind = OpKind.__members__.get(op_name(instruction).upper())
+    there = {name for name, *_ in NativeOp._fields_}
+    return kind if there.issuperset(each.name for each in fields(instruction)) else None
 
 
 def new_op(kind: OpKind, **fields: object) -> NativeOp:

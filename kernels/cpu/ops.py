@@ -7,6 +7,7 @@ LoRA matrices, run on the reference: packing them would cost more than one use.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import os
 from collections.abc import Sequence
 
@@ -16,7 +17,7 @@ from torch import Tensor
 from kernels import reference
 from kernels.cpu import library, weights
 from kernels.cpu.library import CACHES, call, pointer
-from kernels.cpu.operations import new_op, weight_group
+from kernels.cpu.operations import kind_of, new_op, weight_group
 from kernels.cpu.schema import (
     MAX_EXPERTS,
     MAX_STREAMS,
@@ -30,7 +31,7 @@ from kernels.cpu.schema import (
 )
 from kernels.kv_pages import PagedKV, PageLayer, PageTable
 from kernels.layer_state import PAGE_TOKENS
-from kernels.ops import Activation, Recurrence, Xielu
+from kernels.ops import Activation, InPlace, Recurrence
 from kernels.routing import Routing
 from kernels.weight import Weight
 
@@ -52,7 +53,10 @@ class FewOps:
         """Add an operation; the tensors of its fields are buffers, or vectors that it reads."""
         for name, value in fields.items():
             if isinstance(value, Tensor):
-                fields[name] = self.buffer(value) if name in _BUFFERS else self._address(value)
+                is_buffer = name in _BUFFERS
+                fields[name] = (
+                    self.buffer(value) if is_buffer else self._address(value.contiguous())
+                )
         self._ops.append(new_op(kind, **fields))
         return self._ops[-1]
 
@@ -128,13 +132,12 @@ def embed(ids: Tensor, weight: Weight) -> Tensor:
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     """RMS norm of every row."""
-    return _rows(OpKind.NORM, x, weight=weight.contiguous(), epsilon=epsilon)
+    return _rows(OpKind.NORM, x, weight=weight, epsilon=epsilon)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float) -> Tensor:
     """Layer norm of every row."""
-    vectors = {"weight": weight.contiguous(), "bias": None if bias is None else bias.contiguous()}
-    return _rows(OpKind.NORM, x, **vectors, epsilon=epsilon, centred=True)
+    return _rows(OpKind.NORM, x, weight=weight, bias=bias, epsilon=epsilon, centred=True)
 
 
 def hadamard(x: Tensor, block: int) -> Tensor:
@@ -142,14 +145,14 @@ def hadamard(x: Tensor, block: int) -> Tensor:
     return _rows(OpKind.ROTATE, x, pairs=block, heads=1, kv_heads=1)
 
 
-def match_magnitude(x: Tensor, like: Tensor, epsilon: float) -> Tensor:
-    """x with the root mean square of `like`, by row."""
-    return _in_place(OpKind.MATCH_MAGNITUDE, x, y=like.contiguous(), epsilon=epsilon)
-
-
-def gaussian_top_k(x: Tensor, deviations: float) -> Tensor:
-    """What lies above so many deviations from the mean of a row."""
-    return _in_place(OpKind.GAUSSIAN_TOP_K, x, strength=deviations)
+def in_place(one: InPlace, x: Tensor, y: Tensor) -> Tensor:
+    """What an instruction makes of rows, by the operation of its name."""
+    kind = kind_of(type(one))
+    assert kind is not None, one
+    values = {each.name: getattr(one, each.name) for each in dataclasses.fields(one)}
+    constants = {name: each for name, each in values.items() if not isinstance(each, str)}
+    factor = {"y": y.contiguous()} if "y" in values else {}
+    return _changed(kind, x, **factor, **constants)
 
 
 def mix_streams(x: Tensor, coefficients: Tensor) -> Tensor:
@@ -158,14 +161,14 @@ def mix_streams(x: Tensor, coefficients: Tensor) -> Tensor:
     if count > MAX_STREAMS:
         return reference.mix_streams(x, coefficients)
     shape = {"heads": count, "head_width": x.shape[1] // count}
-    return _in_place(OpKind.MIX_STREAMS, x, y=coefficients.contiguous(), **shape)
+    return _changed(OpKind.MIX_STREAMS, x, y=coefficients.contiguous(), **shape)
 
 
 def add_to_streams(x: Tensor, y: Tensor, coefficients: Tensor | None, first: int) -> Tensor:
     """Streams from `first` on plus y, times coefficients."""
     shape = {"heads": x.shape[1] // y.shape[1], "head_width": y.shape[1], "start": first}
     more = {} if coefficients is None else {"z": coefficients.contiguous()}
-    return _in_place(OpKind.ADD_TO_STREAMS, x, y=y.contiguous(), **more, **shape)
+    return _changed(OpKind.ADD_TO_STREAMS, x, y=y.contiguous(), **more, **shape)
 
 
 def route(scores: Tensor, chosen: int, routing: Routing | None = None) -> Tensor:
@@ -193,17 +196,6 @@ def gated(gate: Tensor, up: Tensor | None, activation: Activation, limit: float 
     return _elements(OpKind.GATE, gate, **factor, activation=function, limit=limit)
 
 
-def xielu(x: Tensor, one: Xielu) -> Tensor:
-    """Expanded integral of the exponential linear unit, element by element."""
-    factors = (ctypes.c_float * 4)(one.positive, one.negative, one.beta, one.epsilon)
-    return _in_place(OpKind.XIELU, x, factors=factors)
-
-
-def softcap(x: Tensor, cap: float) -> Tensor:
-    """Soft cap: cap * tanh(x / cap), within (-cap, cap)."""
-    return _in_place(OpKind.SOFTCAP, x, cap=cap)
-
-
 # --- attention ----------------------------------------------------------------------------------
 
 
@@ -216,7 +208,7 @@ def rope(
         return y
     few, cosines = FewOps(), torch.empty(len(x), 2 * pairs)
     angles = few.buffer(cosines)
-    few.add(OpKind.ANGLES, out=angles, pairs=pairs, weight=frequencies.contiguous(), scale=scale)
+    few.add(OpKind.ANGLES, out=angles, pairs=pairs, weight=frequencies, scale=scale)
     shape = {"heads": x.shape[1], "head_width": x.shape[2], "pairs": pairs}
     few.add(OpKind.ROPE, x=y, out=angles, interleaved=interleaved, **shape)
     few.run([(1, position, ()) for position in positions.tolist()])
@@ -265,7 +257,7 @@ def attend(
         scale=scale,
         window=window,
         cap=cap,
-        sinks=None if sinks is None else sinks.contiguous(),
+        sinks=sinks,
     )
     few.run(segments, library.native_kv_layer(layer), layer.dtype)
 
@@ -306,8 +298,7 @@ def short_conv(
     if taps > MAX_TAPS:
         return reference.short_conv(x, weight, bias, state)
     few, y = FewOps(), _copy(x)
-    vectors = {"weight": weight.T.contiguous(), "bias": None if bias is None else bias.contiguous()}
-    few.add(OpKind.SHORT_CONV, x=y, width=x.shape[1], taps=taps, **vectors)
+    few.add(OpKind.SHORT_CONV, x=y, width=x.shape[1], taps=taps, weight=weight.T, bias=bias)
     return y, _run_states(few, len(x), state)
 
 
@@ -325,7 +316,6 @@ def recurrence(
     if strength is None and decays != heads:
         return reference.recurrence(q, k, v, decay, strength, state, one)
     few, y = FewOps(), torch.empty(v.shape)
-    vectors = {"rate": one.rate, "decay_bias": one.decay_bias, "skip": one.skip}
     op = few.add(
         OpKind.RECURRENCE,
         x=q.contiguous(),
@@ -342,7 +332,9 @@ def recurrence(
         floor=one.floor,
         corrected=one.corrected,
         tiled=one.tiled,
-        **{name: None if each is None else each.contiguous() for name, each in vectors.items()},
+        rate=one.rate,
+        decay_bias=one.decay_bias,
+        skip=one.skip,
     )
     op.outs[0] = few.buffer(decay.contiguous())
     op.outs[1] = -1 if strength is None else few.buffer(strength.contiguous())
@@ -385,11 +377,10 @@ def _rows(kind: OpKind, x: Tensor, **fields: object) -> Tensor:
     return y
 
 
-def _in_place(kind: OpKind, x: Tensor, **fields: object) -> Tensor:
+def _changed(kind: OpKind, x: Tensor, **fields: object) -> Tensor:
     """An operation that changes rows x."""
-    y, width = _copy(x), x.shape[-1]
-    if x.numel():
-        _run(kind, x.numel() // width, x=y, width=width, **fields)
+    y = _copy(x)
+    _run(kind, len(x), x=y, width=x.shape[1], **fields)
     return y
 
 

@@ -74,6 +74,7 @@ class NativeGating(_Numbered):
     SIGMOID_OF_CHOSEN = 3
 
 
+# One with the name and the fields of an instruction computes this instruction; see `kind_of`.
 class OpKind(_Numbered):
     """Kinds of operations in a recorded program: what each computes from which nk_op fields."""
 
@@ -87,7 +88,7 @@ class OpKind(_Numbered):
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
-    SCALE_COLUMNS = 10, "x = x * weight [width], for each row"
+    SCALE_CHANNELS = 10, "x = x * weight [width], for each row"
     BIAS = 11, "x = x + weight [width], for each row"
     HEAD_NORM = 12, "x = norm of each head of x, times weight [heads, head_width]; `centred`"
     ROUTE = 13, "y (routes), z (groups): experts by the scores x; `routing`"
@@ -105,12 +106,12 @@ class OpKind(_Numbered):
     POSITION_SCALE = 25, "x *= 1 + strength * log(1 + floor((position + offset) / length))"
     HEAD_ROWS = 26, "out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups"
     HEAD_COLUMNS = 27, "out = the rows x of heads, beside each other; undoes HEAD_ROWS"
-    XIELU = 28, "x = as in kernels.ops.Xielu, with `factors`"
+    XIELU = 28, "x = as in kernels.ops.Xielu"
     ROTATE = 29, "out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last"
     MIX_STREAMS = 30, "x = MixStreams of `heads` streams with coefficients y"
     ADD_TO_STREAMS = 31, "x = AddToStreams of y, coefficients z or -1, from `start` on"
     MATCH_MAGNITUDE = 32, "x = x with the magnitude of y; `epsilon`"
-    GAUSSIAN_TOP_K = 33, "x = max(x - cutoff, 0), by row; `strength`: deviations"
+    GAUSSIAN_TOP_K = 33, "x = max(x - cutoff, 0), by row; `deviations`"
 
 
 class Barrier(_Numbered):
@@ -200,7 +201,8 @@ nk_op
     int64_t value_width, start  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
     float epsilon, scale, cap, limit  // limit: of a gate and its factor; 0: none
     float strength, length, offset, floor  // POSITION_SCALE; floor: RECURRENCE
-    float factors[4]  // XIELU: positive, negative, beta, epsilon
+    float positive, negative, beta  // XIELU
+    float deviations  // GAUSSIAN_TOP_K
     int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated  // ROPE: the norms follow the rotation
     int32_t full  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached

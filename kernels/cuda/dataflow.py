@@ -70,7 +70,7 @@ def _read(one: Instruction) -> tuple[str, ...]:
             return one.gate, one.up
         case HeadGate():
             return one.x, one.gate
-        case Add() | Multiply():
+        case Add() | Multiply() | MatchMagnitude():
             return one.x, one.y
         case Experts():
             return one.x, one.scores
@@ -80,8 +80,6 @@ def _read(one: Instruction) -> tuple[str, ...]:
             return one.x, one.coefficients
         case AddToStreams():
             return one.x, one.y, one.coefficients
-        case MatchMagnitude():
-            return one.x, one.like
         case Embed():
             return ()
         case _:  # the others change x, or read it alone

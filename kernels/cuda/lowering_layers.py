@@ -26,12 +26,11 @@ from kernels.ops import (
     AddToStreams,
     Columns,
     Gate,
-    GaussianTopK,
     HeadGate,
     HeadNorm,
+    InPlace,
     Instruction,
     Join,
-    MatchMagnitude,
     MixStreams,
     Multiply,
     PositionScale,
@@ -40,8 +39,6 @@ from kernels.ops import (
     Scale,
     ScaleChannels,
     ShortConv,
-    Softcap,
-    Xielu,
 )
 from kernels.program import Program
 
@@ -244,9 +241,6 @@ def _elements(to: Lowering, one: Instruction, launches: list[Launch]) -> None:
         case Scale():
             x, factor = buffers[one.x], one.scale
             launches.append(lambda: _scale(x, factor))
-        case Softcap():
-            x, cap = buffers[one.x], one.cap
-            launches.append(lambda: _softcap(x, cap))
         case ScaleChannels():
             x, weight = buffers[one.x], one.weight
             launches.append(lambda: _multiply(x, weight))
@@ -266,9 +260,9 @@ def _elements(to: Lowering, one: Instruction, launches: list[Launch]) -> None:
         case PositionScale():
             x, positions = buffers[one.x][: to.tokens], to.positions
             launches.append(lambda: _scale_by_position(x, positions, one))
-        case Xielu():
-            x = buffers[one.x]
-            launches.append(lambda: _copy(x, reference.xielu(x, one)))
+        case InPlace():
+            x, y = buffers[one.x], buffers[one.other]
+            launches.append(lambda: _copy(x, one.definition(x, y)))
         case _:
             _streams(to, one, launches)
             return
@@ -286,12 +280,6 @@ def _streams(to: Lowering, one: Instruction, launches: list[Launch]) -> None:
             x, y, first = buffers[one.x], buffers[one.y], one.first
             factors = buffers[one.coefficients] if one.coefficients else None
             launches.append(lambda: _copy(x, reference.add_to_streams(x, y, factors, first)))
-        case MatchMagnitude():
-            x, like, epsilon = buffers[one.x], buffers[one.like], one.epsilon
-            launches.append(lambda: _copy(x, reference.match_magnitude(x, like, epsilon)))
-        case GaussianTopK():
-            x, deviations = buffers[one.x], one.deviations
-            launches.append(lambda: _copy(x, reference.gaussian_top_k(x, deviations)))
         case _:
             raise NotLowerable(one)
     to.written(one.x)
@@ -324,10 +312,6 @@ def _scale(x: Tensor, scale: float) -> None:
 
 def _copy(to: Tensor, x: Tensor) -> None:
     to.copy_(x)
-
-
-def _softcap(x: Tensor, cap: float) -> None:
-    x.div_(cap).tanh_().mul_(cap)
 
 
 def _scale_by_position(x: Tensor, positions: Tensor, one: PositionScale) -> None:

@@ -25,14 +25,15 @@ from kernels.ops.embed import Embed, checked_embed
 from kernels.ops.experts import Experts, checked_route
 from kernels.ops.fetch import Fetch
 from kernels.ops.gate import COMMON_ACTIVATIONS, Activation, Gate, checked_gated
-from kernels.ops.gaussian_top_k import GaussianTopK, checked_gaussian_top_k
+from kernels.ops.gaussian_top_k import GaussianTopK
 from kernels.ops.hadamard import checked_hadamard
 from kernels.ops.head_gate import HeadGate
 from kernels.ops.head_linear import HeadLinear
 from kernels.ops.head_norm import HeadNorm
+from kernels.ops.in_place import InPlace, checked_in_place
 from kernels.ops.join import Join
 from kernels.ops.linear import Linear, LoraDelta, checked_linear
-from kernels.ops.match_magnitude import MatchMagnitude, checked_match_magnitude
+from kernels.ops.match_magnitude import MatchMagnitude
 from kernels.ops.mix_streams import MixStreams, checked_mix_streams
 from kernels.ops.multiply import Multiply
 from kernels.ops.norm import Norm, checked_layer_norm, checked_rms_norm
@@ -42,10 +43,10 @@ from kernels.ops.running import Pass, Segment
 from kernels.ops.scale import Scale
 from kernels.ops.scale_channels import ScaleChannels
 from kernels.ops.short_conv import ShortConv, checked_short_conv
-from kernels.ops.softcap import Softcap, checked_softcap
+from kernels.ops.softcap import Softcap
 from kernels.ops.table import Kernel, Table
 from kernels.ops.transfer import Transfer
-from kernels.ops.xielu import Xielu, checked_xielu
+from kernels.ops.xielu import Xielu
 
 __all__ = [
     "COMMON_ACTIVATIONS",
@@ -64,6 +65,7 @@ __all__ = [
     "HeadGate",
     "HeadLinear",
     "HeadNorm",
+    "InPlace",
     "Instruction",
     "Join",
     "Kernel",
@@ -100,19 +102,13 @@ Instruction = (
     | Attend
     | ShortConv
     | Recurrence
-    | Multiply
     | Gate
     | HeadGate
-    | Xielu
     | Experts
+    | InPlace
     | Add
-    | Scale
-    | Softcap
     | MixStreams
     | AddToStreams
-    | MatchMagnitude
-    | ScaleChannels
-    | GaussianTopK
     | Transfer
     | Fetch
 )
@@ -133,10 +129,7 @@ class Ops(Table):
     route = checked_route
     short_conv = checked_short_conv
     recurrence = checked_recurrence
-    xielu = checked_xielu
+    in_place = checked_in_place
     hadamard = checked_hadamard
     mix_streams = checked_mix_streams
     add_to_streams = checked_add_to_streams
-    match_magnitude = checked_match_magnitude
-    gaussian_top_k = checked_gaussian_top_k
-    softcap = checked_softcap

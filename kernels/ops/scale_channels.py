@@ -6,15 +6,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kernels.ops.running import Pass
+from kernels.ops.in_place import InPlace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleChannels:
+class ScaleChannels(InPlace):
     """x = x * weight, by channel."""
 
-    x: str
     weight: Tensor  # f32 [width of x]
 
-    def run(self, on: Pass) -> None:
-        on.set(self.x, on.buffers[self.x] * self.weight)
+    def definition(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * self.weight

@@ -7,31 +7,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels.ops.running import Pass
-from kernels.ops.table import Table, dtype_name
+from kernels.ops.in_place import InPlace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Softcap:
-    """x = cap * tanh(x / cap)."""
-
-    x: str
-    cap: float
-
-    def run(self, on: Pass) -> None:
-        on.set(self.x, checked_softcap(on.ops, on.buffers[self.x], self.cap))
-
-
-def checked_softcap(ops: Table, x: Tensor, cap: float) -> Tensor:
-    """cap * tanh(x / cap): x [...] f32 → [...] f32, within ±cap.
+class Softcap(InPlace):
+    """x = cap * tanh(x / cap), within ±cap, which is above 0.
 
     Source: https://arxiv.org/abs/2408.00118 section 2
     """
-    if x.dtype != torch.float32:
-        raise ValueError(f"softcap: x {list(x.shape)} is {dtype_name(x)}, not float32")
-    if cap <= 0:
-        raise ValueError(f"softcap: the cap is {cap}, not above 0")
-    return ops.find("softcap")(x, cap)
+
+    cap: float
+
+    def definition(self, x: Tensor, y: Tensor) -> Tensor:
+        return softcap(x, self.cap)
+
+    def check(self, x: Tensor) -> None:
+        if self.cap <= 0:
+            raise ValueError(f"softcap: the cap is {self.cap}, not above 0")
 
 
 def softcap(x: Tensor, cap: float) -> Tensor:

@@ -16,6 +16,7 @@ from kernels import reference
 from kernels.backend import OTHER_OPS, Backend
 from kernels.backends import BACKENDS, NAMES, choose
 from kernels.formats import FORMATS, by_name
+from kernels.ops import Softcap
 from kernels.weight import Weight
 
 REFERENCE = BACKENDS["reference"]
@@ -72,8 +73,9 @@ def test_excluded_ops_run_on_the_reference_for_these_ops_alone() -> None:
 def test_an_observer_sees_the_ops_it_was_given_alone() -> None:
     seen: list[str] = []
     ops = REFERENCE.ops
-    ops.watched(lambda op, operands, result: seen.append(op)).softcap(torch.ones(3), 2.0)
-    ops.softcap(torch.ones(3), 2.0)
+    x, one = torch.ones(3, 1), Softcap("x", 2.0)
+    ops.watched(lambda op, operands, result: seen.append(op)).in_place(one, x, x)
+    ops.in_place(one, x, x)
     assert seen == ["softcap"]
 
 

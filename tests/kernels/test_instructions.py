@@ -16,14 +16,21 @@ from torch import Tensor
 from kernels.backend import Backend
 from kernels.backends import BACKENDS
 from kernels.cpu import library
+from kernels.cpu.operations import kind_of
+from kernels.cpu.schema import OpKind
 from kernels.interpreter import Interpreter
 from kernels.not_lowerable import NotLowerable
-from kernels.ops import Fetch, Instruction, Pass
+from kernels.ops import Fetch, InPlace, Instruction, Pass
+from kernels.ops.in_place import op_name
 from kernels.program import Program
 from paging import no_attention
 
 TESTS = Path(__file__).parent
-INSTRUCTIONS: tuple[type, ...] = get_args(Instruction)
+IN_PLACE = tuple({one.__name__: one for one in InPlace.__subclasses__()}.values())
+INSTRUCTIONS: tuple[type, ...] = (
+    *(one for one in get_args(Instruction) if one is not InPlace),
+    *IN_PLACE,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +97,11 @@ def test_a_fetch_is_given_the_checkpoint_of_the_pass() -> None:
 
 @pytest.mark.parametrize("one", INSTRUCTIONS, ids=lambda one: one.__name__)
 def test_an_instruction_has_a_file_and_a_test(one: type) -> None:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one.__name__).lower().replace("topk", "top_k")
-    assert one.__module__ == f"kernels.ops.{words}"
+    assert one.__module__ == f"kernels.ops.{op_name(one)}"
     uses = re.compile(rf"\b{one.__name__}\(")
     assert any(uses.search(path.read_text(encoding="utf-8")) for path in TESTS.rglob("test_*.py"))
+
+
+@pytest.mark.parametrize("one", IN_PLACE, ids=op_name)
+def test_an_instruction_that_changes_in_place_is_a_native_operation(one: type) -> None:
+    assert kind_of(one) is OpKind[op_name(one).upper()]

@@ -11,7 +11,7 @@ from torch import Tensor
 import paging
 from chosen_backend import ops
 from kernels.formats import by_name
-from kernels.ops import Activation
+from kernels.ops import Activation, GaussianTopK, InPlace, MatchMagnitude, Softcap
 from kernels.weight import Weight
 
 MATRIX = Weight(torch.ones(5, 8), by_name("F32"), (5, 8))
@@ -23,6 +23,11 @@ IDS = torch.tensor([1])
 
 def x(*shape: int) -> Tensor:
     return torch.ones(*shape)
+
+
+def in_place(one: InPlace, rows: Tensor | None = None, y: Tensor | None = None) -> Tensor:
+    rows = x(2, 3) if rows is None else rows
+    return ops.in_place(one, rows, rows if y is None else y)
 
 
 def attend(
@@ -84,8 +89,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: ops.gated(x(2, 3).half(), x(2, 3).half(), Activation.SILU),
         "gated: gate is float16",
     ),
-    "softcap cap": (lambda: ops.softcap(x(3), 0.0), "softcap: the cap is 0.0"),
-    "softcap dtype": (lambda: ops.softcap(IDS, 30.0), r"softcap: x \[1\] is int64"),
+    "softcap cap": (lambda: in_place(Softcap("x", 0.0)), "softcap: the cap is 0.0"),
+    "softcap dtype": (
+        lambda: in_place(Softcap("x", 30.0), IDS[None]),
+        "softcap: an operand is int64",
+    ),
+    "shapes of two buffers": (
+        lambda: in_place(MatchMagnitude("x", "y", 1e-5), y=x(2, 4)),
+        r"match_magnitude: x \[2, 3\] is not like y \[2, 4\]",
+    ),
+    "highest of one column": (
+        lambda: in_place(GaussianTopK("x", 1.0), x(2, 1)),
+        r"gaussian_top_k: x \[2, 1\]",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.backends import BACKENDS, choose
 from kernels.formats import FORMATS, Format
 from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.ops import Activation
+from kernels.ops import Activation, Softcap
 from kernels.routing import Routing
 from kernels.selfcheck import KernelChecker
 from kernels.torch_backend import available_bytes, torch_backend, used_bytes
@@ -95,7 +95,7 @@ def test_the_other_ops_run_on_the_device(random: torch.Generator) -> None:
             ops.gated(y, y, Activation.SILU),
             ops.gated(y, None, Activation.GELU_TANH),
             ops.route(y, Routing(3)),
-            ops.softcap(y, 2.0),
+            ops.in_place(Softcap("x", 2.0), y, y),
         ]
 
     with OtherDevice():

@@ -126,7 +126,7 @@ def test_a_device_that_computes_wrongly_is_refused(
     """Its fallback would be the same operations on the same device."""
     other = torch_backend(str(DEVICE))
     right = other.kernels["softcap", "F32"]
-    wrong = {**other.kernels, ("softcap", "F32"): lambda x, cap: right(x, cap) * 1.2}
+    wrong = {**other.kernels, ("softcap", "F32"): lambda *given: right(*given) * 1.2}
     faulty = Backend(other.name, wrong, lambda: "torch faulty", other.device)
     monkeypatch.setattr("kernels.backends.torch_backend", lambda device: faulty)
     path = tiny.write(

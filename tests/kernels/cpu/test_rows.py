@@ -16,11 +16,13 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu import ops as native
 from kernels.cpu.schema import MAX_STREAMS
+from kernels.ops import GaussianTopK, MatchMagnitude
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
 WIDTHS = (1, 3, 16, 17, 255, 257, 640)
 TOKENS = (1, 2, 33)
+MATCHED, HIGHEST = MatchMagnitude("x", "y", 1e-5), GaussianTopK("x", 0.5)
 
 
 def close(got: Tensor, wanted: Tensor) -> None:
@@ -81,18 +83,18 @@ def test_rows_get_the_magnitude_of_others(random: torch.Generator) -> None:
         x, like = (torch.randn(33, width, generator=random) for _ in range(2))
         x[2], like[3] = 0.0, 0.0
         x[4] *= 1e-4  # below the least magnitude
-        wanted = reference.match_magnitude(x.double(), like.double(), 1e-5)
-        close(native.match_magnitude(x, like, 1e-5), wanted)
+        wanted = MATCHED.definition(x.double(), like.double())
+        close(native.in_place(MATCHED, x, like), wanted)
 
 
 @pytest.mark.parametrize("deviations", [1.6448533535003662, 0.0, -0.5])
 def test_the_highest_channels_are_kept(deviations: float, random: torch.Generator) -> None:
     for width in WIDTHS[1:]:
         x = torch.randn(33, width, generator=random) * 3 + 1
-        wanted = reference.gaussian_top_k(x.double(), deviations)
-        torch.testing.assert_close(
-            native.gaussian_top_k(x, deviations).double(), wanted, rtol=1e-5, atol=1e-5
-        )
+        one = GaussianTopK("x", deviations)
+        wanted = one.definition(x.double(), x)
+        found = native.in_place(one, x, x).double()
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_operands_stay_and_need_not_be_contiguous(random: torch.Generator) -> None:
@@ -102,17 +104,17 @@ def test_operands_stay_and_need_not_be_contiguous(random: torch.Generator) -> No
     for some in (x, x.T, x[:, :32]):
         whole, like = some.contiguous(), y.flatten()[: some.numel()].view(some.shape)
         assert torch.equal(native.hadamard(some, 8), native.hadamard(whole, 8))
-        assert torch.equal(native.gaussian_top_k(some, 0.5), native.gaussian_top_k(whole, 0.5))
-        matched = native.match_magnitude(some, like, 1e-5)
-        assert torch.equal(matched, native.match_magnitude(whole, like, 1e-5))
+        for one in (HIGHEST, MATCHED):
+            found = native.in_place(one, some, like)
+            assert torch.equal(found, native.in_place(one, whole, like))
     assert torch.equal(native.mix_streams(x, factors), native.mix_streams(x, factors.contiguous()))
     assert torch.equal(x, before)
 
 
 def test_nan_stays_and_no_rows_give_none() -> None:
     x = torch.full((2, 32), math.nan)
-    assert native.match_magnitude(x, torch.ones(2, 32), 1e-5).isnan().all()
-    assert native.gaussian_top_k(x, 1.0).isnan().all()
+    for one in (HIGHEST, MATCHED):
+        assert native.in_place(one, x, torch.ones(2, 32)).isnan().all()
     for shape in ((0, 32),):
         nothing = torch.empty(shape)
         assert native.hadamard(nothing, 16).shape == shape
@@ -129,8 +131,8 @@ def test_results_do_not_depend_on_threads(threads: int, random: torch.Generator)
             native.hadamard(x, 4),
             native.mix_streams(x, factors),
             native.add_to_streams(x, y, factors[:, :4], 1),
-            native.match_magnitude(x, x.flip(1), 1e-5),
-            native.gaussian_top_k(x, 0.5),
+            native.in_place(MATCHED, x, x.flip(1)),
+            native.in_place(HIGHEST, x, x),
         ]
 
     library.set_threads(1)
@@ -152,7 +154,3 @@ def test_operands_that_do_not_fit_are_refused(name: str) -> None:
         ops.add_to_streams(x, torch.zeros(2, 12), None, 4)
     with pytest.raises(ValueError, match=r"^add_to_streams: "):
         ops.add_to_streams(x, torch.zeros(2, 12), torch.zeros(2, 3), 0)
-    with pytest.raises(ValueError, match=r"^match_magnitude: "):
-        ops.match_magnitude(x, torch.zeros(2, 12), 1e-5)
-    with pytest.raises(ValueError, match=r"^gaussian_top_k: .*float32"):
-        ops.gaussian_top_k(x.double(), 1.0)

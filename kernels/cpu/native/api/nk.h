@@ -78,7 +78,7 @@ enum nk_kind {
     NK_GATE = 7,  // out = activation(x) * y; y -1: without the factor; `limit`
     NK_ADD = 8,  // x += y * scale; y is scaled in place
     NK_SOFTCAP = 9,  // x = cap * tanh(x / cap)
-    NK_SCALE_COLUMNS = 10,  // x = x * weight [width], for each row
+    NK_SCALE_CHANNELS = 10,  // x = x * weight [width], for each row
     NK_BIAS = 11,  // x = x + weight [width], for each row
     NK_HEAD_NORM = 12,  // x = norm of each head of x, times weight [heads, head_width]; `centred`
     NK_ROUTE = 13,  // y (routes), z (groups): experts by the scores x; `routing`
@@ -96,12 +96,12 @@ enum nk_kind {
     NK_POSITION_SCALE = 25,  // x *= 1 + strength * log(1 + floor((position + offset) / length))
     NK_HEAD_ROWS = 26,  // out = rows of heads for EXPERT_LINEAR, of x from `start` on; z: groups
     NK_HEAD_COLUMNS = 27,  // out = the rows x of heads, beside each other; undoes HEAD_ROWS
-    NK_XIELU = 28,  // x = as in kernels.ops.Xielu, with `factors`
+    NK_XIELU = 28,  // x = as in kernels.ops.Xielu
     NK_ROTATE = 29,  // out = x [T * chosen], by blocks of `pairs`; `start` 1: signs last
     NK_MIX_STREAMS = 30,  // x = MixStreams of `heads` streams with coefficients y
     NK_ADD_TO_STREAMS = 31,  // x = AddToStreams of y, coefficients z or -1, from `start` on
     NK_MATCH_MAGNITUDE = 32,  // x = x with the magnitude of y; `epsilon`
-    NK_GAUSSIAN_TOP_K = 33,  // x = max(x - cutoff, 0), by row; `strength`: deviations
+    NK_GAUSSIAN_TOP_K = 33,  // x = max(x - cutoff, 0), by row; `deviations`
 };
 
 // Whether threads wait for each other after an operation.
@@ -157,7 +157,8 @@ struct nk_op {
     int64_t value_width, start;  // RECURRENCE, JOIN; COLUMNS, HEAD_ROWS, of experts
     float epsilon, scale, cap, limit;  // limit: of a gate and its factor; 0: none
     float strength, length, offset, floor;  // POSITION_SCALE; floor: RECURRENCE
-    float factors[4];  // XIELU: positive, negative, beta, epsilon
+    float positive, negative, beta;  // XIELU
+    float deviations;  // GAUSSIAN_TOP_K
     int32_t centred;  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated;  // ROPE: the norms follow the rotation
     int32_t full;  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached

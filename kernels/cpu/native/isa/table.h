@@ -85,8 +85,9 @@ struct nk_table {
     // up may be null: no factor; limit 0: none
     void (*gated)(const float *gate, const float *up, int64_t count, int activation, float limit,
                   float *y);
-    void (*xielu)(const float *x, const float *factors, int64_t count, float *y);
-    void (*softcap)(const float *x, float cap, int64_t count, float *y);
+    // instructions that change x in place: elements, or for some a whole row; y or null
+    void (*change)(const struct nk_op *op, const float *x, const float *y, int64_t count,
+                   float *out);
     void (*add)(const float *x, const float *y, int64_t count, float *out);  // out may be x
     void (*multiply)(const float *x, float factor, int64_t count, float *out);
     void (*multiply_rows)(const float *x, const float *y, int64_t count, float *out);
@@ -99,9 +100,6 @@ struct nk_table {
     // [streams, width]; first: a multiple of 16.
     void (*mix_streams)(const float *x, const float *coefficients, int64_t streams, int64_t width,
                         int64_t first, int64_t end, float *y);
-    void (*match_magnitude)(const float *x, const float *like, float epsilon, int64_t width,
-                            float *y);
-    void (*gaussian_top_k)(const float *x, float deviations, int64_t width, float *y);
 
     // Columns first .. end of a causal convolution of consecutive rows x, y [tokens, width];
     // states before (null: zeros) and after [taps - 1, width]; x may be y.
