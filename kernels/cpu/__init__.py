@@ -41,7 +41,11 @@ KERNELS: dict[tuple[str, str], reference.Kernel] = {
     **{(op.__name__, format): op for op in _OF_WEIGHTS for format in FORMATS},
     **{(op.__name__, "F32"): op for op in _OF_FLOATS},
     **{(f"{op.__name__}_any", "F32"): op for op in _OF_ANY},
-    **{(op_name(one), "F32"): ops.in_place for one in InPlace.__subclasses__() if kind_of(one)},
+    **{
+        (op_name(one), "F32"): ops.in_place
+        for one in InPlace.__subclasses__()
+        if kind_of(one) is not None
+    },
 }
 
 

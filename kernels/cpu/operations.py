@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 
 from torch import Tensor
 
@@ -83,6 +84,7 @@ class Operations:
         return array
 
 
+@cache
 def kind_of(instruction: type) -> OpKind | None:
     """The kind of operation with the name of an instruction, if it has all of its fields."""
     kind = OpKind.__members__.get(op_name(instruction).upper())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from torch import Tensor
 
@@ -39,6 +40,7 @@ class InPlace:
         """Raise ValueError, beginning with the op, for rows that it is not defined of."""
 
 
+@cache
 def op_name(kind: type) -> str:
     """The name of an instruction's op: "gaussian_top_k"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
