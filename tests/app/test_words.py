@@ -79,7 +79,7 @@ NO_TEXTS = {
         "word {…}",
         "tool {…}",
     },  # keys
-    "app/ui/transcript/message_paint.py": {"tool {…}"},
+    "app/ui/transcript/paint.py": {"tool {…}"},
     "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)", "Markdown (*.md)", "Word (*.docx)"},
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }

@@ -46,11 +46,11 @@ from app.ui.transcript.instructions import ID
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.paint import ViewPainter
 from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.tools import Tools
 from app.ui.transcript.updates import Updates
-from app.ui.transcript.view_paint import ViewPainter
 from app.ui.widgets import accessibility
 from app.ui.widgets.menus import popup_below
 from engine import Role

@@ -1,6 +1,7 @@
-"""Paints one message: card, blocks with list markers and quote bars, and tools.
+"""Paints the visible part of a transcript: messages with their cards, blocks, matches and tools.
 
-All coordinates come from `MessageView`; this module decides only on colours and shapes.
+All coordinates come from the layout and from `MessageView`; this module decides only on colours and
+shapes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from PySide6.QtGui import QColor, QGuiApplication, QPainter, QPen
 from app.domain.message import MessageState
 from app.markdown.blocks import BOX, BULLET, TICKED, Heading
 from app.ui.blocks.blocks import Canvas, TextView
-from app.ui.blocks.style import DEEPEST_INDENT, ReadingStyle, mixed
+from app.ui.blocks.code import CodeView
+from app.ui.blocks.style import CODE_PADDING, DEEPEST_INDENT, ReadingStyle, mixed
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
-from app.ui.transcript import message_tools
+from app.ui.transcript import column_header, memory_line, message_tools
 from app.ui.transcript.controls import Control
-from app.ui.transcript.find import Match
-from app.ui.transcript.find_paint import paint_matches
+from app.ui.transcript.find import Finder, Match
+from app.ui.transcript.keys import Keys
+from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message_tools import Tool
 from app.ui.transcript.message_view import ROW_TEXT, MessageView
 from app.ui.transcript.placed_block import BOX_WIDTH, ROW_INDENT, PlacedBlock, indent, level_indent
+from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.sections import Kind, Row
+from app.ui.transcript.tools import Tools
 
 DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer
 _BAR = 3.0
@@ -46,7 +51,7 @@ class Shown:
     done: str = ""  # name of the tool that shows a tick because it was just used
 
 
-def paint(
+def paint_message(
     painter: QPainter,
     view: MessageView,
     style: ReadingStyle,
@@ -314,3 +319,110 @@ def _dot(painter: QPainter, style: ReadingStyle, center: QPointF) -> None:
     painter.setBrush(mixed(style.accent, style.paper, 0.9))
     painter.drawEllipse(center, DOT / 2, DOT / 2)
     painter.setBrush(Qt.BrushStyle.NoBrush)
+
+
+# --- matches of Find in conversation ------------------------------------------------------------
+
+
+def paint_matches(
+    painter: QPainter,
+    part: PlacedBlock,
+    origin: QPointF,
+    style: ReadingStyle,
+    clip: QRectF,
+    matches: Sequence[Match],
+    current: Match | None,
+) -> None:
+    """Paint the matches of one part; they must be in text order.
+
+    The colour is mixed with what is painted already, darkening a light page and lightening a dark
+    one, so that text, selection and syntax colours stay as they are.
+    """
+    view = part.view
+    inset = CODE_PADDING - 2.0 if isinstance(view, CodeView) else -3.0
+    inside = QRectF(origin, part.view_size).adjusted(inset, 0.0, -inset, 0.0) & clip
+    if inside.isEmpty():
+        return
+    painter.save()
+    painter.setClipRect(inside, Qt.ClipOperation.IntersectClip)
+    modes = QPainter.CompositionMode
+    mode = modes.CompositionMode_Screen if style.palette.dark else modes.CompositionMode_Multiply
+    painter.setPen(Qt.PenStyle.NoPen)
+    for match in _between(part, matches, inside.top() - origin.y(), inside.bottom() - origin.y()):
+        color = style.current_match if match is current else style.match
+        for area in view.areas(match.start, match.end):
+            box = area.translated(origin).adjusted(-1, 1, 1, -1)
+            painter.setCompositionMode(mode)
+            painter.setBrush(color)
+            painter.drawRoundedRect(box, 3, 3)
+            if match is current and style.high_contrast:
+                painter.setCompositionMode(modes.CompositionMode_SourceOver)
+                painter.setBrush(Qt.BrushStyle.NoBrush)
+                painter.setPen(QPen(style.ink, 2))
+                painter.drawRoundedRect(box, 3, 3)
+                painter.setPen(Qt.PenStyle.NoPen)
+    painter.restore()
+
+
+def _between(
+    part: PlacedBlock, matches: Sequence[Match], top: float, bottom: float
+) -> Sequence[Match]:
+    """The matches on the lines between two y coordinates, and possibly more."""
+    view = part.view
+    first = min(view.hit(0.0, max(top, 0.0)), view.hit(part.width, max(top, 0.0)))
+    last = max(view.hit(0.0, bottom), view.hit(part.width, bottom))
+    start = bisect_left(matches, first, key=lambda match: match.end)
+    return matches[start : bisect_right(matches, last, key=lambda match: match.start)]
+
+
+# --- the whole view -----------------------------------------------------------------------------
+
+
+class ViewPainter:
+    """Reads the layout and the state of keyboard, mouse and search; it changes nothing."""
+
+    def __init__(
+        self, layout: TranscriptLayout, tools: Tools, keys: Keys, pointer: Pointer, finder: Finder
+    ) -> None:
+        self._layout = layout
+        self._tools = tools
+        self._keys = keys
+        self._pointer = pointer
+        self._finder = finder
+
+    def paint(self, painter: QPainter, clip: QRectF, *, has_focus: bool) -> None:
+        """Paint everything inside `clip`, in viewport coordinates."""
+        layout = self._layout
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setClipRect(clip)
+        painter.fillRect(clip, layout.style.paper)
+        top = clip.top() + layout.offset()
+        for index in layout.stack.between(top, top + clip.height()):
+            self._paint_message(painter, index, clip, has_focus=has_focus)
+        for area, words in layout.headers():
+            if area.intersects(clip):
+                column_header.paint(painter, layout.style, area, words)
+        if (line := layout.memory_line()).intersects(clip):
+            memory_line.paint(painter, layout.style, line)
+
+    def _paint_message(
+        self, painter: QPainter, index: int, clip: QRectF, *, has_focus: bool
+    ) -> None:
+        layout = self._layout
+        view = layout.stack.views[index]
+        if not view.built:
+            return
+        tools, areas = self._tools.shown(index)
+        mouse = self._pointer.point
+        focused = has_focus and index == layout.focused
+        shown = Shown(
+            tools,
+            areas,
+            layout.selection.in_message(index, view),
+            layout.local(index, mouse) if mouse is not None else None,
+            self._keys.focused_control() if focused else None,
+            *self._finder.in_message(view.message.id),
+            done=self._tools.done(view.message.id),
+        )
+        at = QPointF(layout.left_of(index), layout.message_top(index))
+        paint_message(painter, view, layout.style, at, clip, shown)
