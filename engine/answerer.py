@@ -38,7 +38,8 @@ from engine.messages import (
     ToolChoice,
 )
 from engine.messages.reasoning_markers import resolved_thinking
-from engine.speculative.draft_registry import DraftRegistry, maker
+from engine.speculative.draft_model import DraftModel
+from engine.speculative.drafters import maker
 from engine.state.disk.disk_tier import DiskTier
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Answerer:
         wanted: Chat | Complete,
         handle: RequestHandle,
         stack: Stack,
-        drafts: DraftRegistry | None,
+        drafts: DraftModel | None,
     ) -> Generator[Awaited | None, None, None]:
         """Generate answers, reusing the longest cached or saved prefix of the conversation.
 
@@ -140,7 +141,7 @@ class Answerer:
         wanted: Complete,
         handle: RequestHandle,
         stack: Stack,
-        drafts: DraftRegistry | None,
+        drafts: DraftModel | None,
     ) -> Generator[Awaited | None, None, None]:
         """Continue a text without the template."""
         checkpoint = handle.checkpoint
@@ -227,7 +228,7 @@ def _request(
     wanted: Chat | Complete,
     handle: RequestHandle,
     stack: Stack,
-    drafts: DraftRegistry | None,
+    drafts: DraftModel | None,
     timer: PrefillTimer,
 ) -> AnswerRequest:
     """What the scheduler answers, as the request says it."""

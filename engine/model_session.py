@@ -73,7 +73,7 @@ from engine.messages import (
     TemplateApplied,
     TextForgotten,
 )
-from engine.speculative.draft_registry import DraftRegistry
+from engine.speculative.draft_model import DraftModel
 from engine.speculative.vocabulary import VocabularyMap
 from engine.speed import measured
 from engine.state.disk.disk_tier import DiskTier, SavedText
@@ -114,7 +114,7 @@ class ModelSession:
         """
         self.files, self._store, self._saver = files, store, saver
         self._between_layers = between_layers
-        self._draft: DraftRegistry | None = None
+        self._draft: DraftModel | None = None
         self._draft_set = DraftSet(0, None)
         self._draft_devices: tuple[DeviceMemory, ...] = ()  # beside the processor
         # Of the adapters while the model is moved: their files by hash, and the current ones.
@@ -171,8 +171,6 @@ class ModelSession:
             self._disk.evicted.drop()
         with suppress(Exception):  # it may still read pages
             self._saver.wait(_no_checkpoint)
-        with suppress(Exception):
-            self.close()
         self._draft = None
         suspended = self._scheduler.leave_device()
         self._answerer.leave()
@@ -275,11 +273,6 @@ class ModelSession:
     def stop(self, error: BaseException) -> None:
         """End every answer in progress with an error."""
         self._scheduler.stop(error)
-
-    def close(self) -> None:
-        """End the thread that drafts, if there is one; no answer is in progress."""
-        if self._draft is not None:
-            self._draft.close()
 
     def drop_evicted(self) -> None:
         """Give up evicted pages that are not on the disk yet."""
@@ -395,7 +388,6 @@ class ModelSession:
         return self.draft(number)
 
     def _load_draft(self, request: SetDraft, checkpoint: Checkpoint) -> None:
-        self.close()
         self._draft, self._draft_set, self._draft_devices = None, DraftSet(0, None), ()
         if request.path is not None:
             plan, placement = self.model.plan, self.model.decoder.placement
@@ -410,7 +402,7 @@ class ModelSession:
             )
             checkpoint()
             vocabulary = VocabularyMap(self.model.tokenizer, model.tokenizer)
-            self._draft = DraftRegistry(model.new_runner, plan.context, vocabulary)
+            self._draft = DraftModel(model.new_runner(), plan.context, vocabulary)
             size = model.plan.total_bytes
             self._draft_set = DraftSet(0, model.path, model.name, size)
             self._draft_devices = model.plan.devices[1:]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -56,16 +54,6 @@ def set_threads(threads: int) -> None:
     torch.set_num_threads(threads)
     if library.available():
         library.set_threads(threads)
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Programs that this thread runs meanwhile use no other, and run beside those of others."""
-    if not library.available():
-        yield
-        return
-    with library.alone():
-        yield
 
 
 def release() -> None:

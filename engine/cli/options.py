@@ -97,9 +97,7 @@ def cache_type(options: Options) -> CacheType:
 def drafts(options: Options) -> DraftKind:
     """What drafts the tokens of an answer."""
     if options.draft is not None:
-        return DraftKind.AHEAD if options.draft_ahead else DraftKind.MODEL
-    if options.draft_ahead:
-        raise RequestError("--draft-ahead needs a draft model.", "Give --draft MODEL too.")
+        return DraftKind.MODEL
     return DraftKind.LOOKUP if options.ngram else DraftKind.NONE
 
 
@@ -217,11 +215,6 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
             "--metrics",
             metavar="FILE",
             help="write speeds, waiting times and memory as Prometheus text; -: to stderr",
-        )
-        answering.add_argument(
-            "--draft-ahead",
-            action="store_true",
-            help="the draft model runs on a thread of its own, while the model verifies its drafts",
         )
         answering.add_argument(
             "--session",

@@ -12,7 +12,6 @@ Which thread does what. A client submits and cancels on any thread; the rest is 
     disk tier, disk size      find and read saved pages, and measure their folder
     snapshot                  writes saved sequences and evicted pages, and calls the `deliver` that
                               ends a Save
-    draft                     runs a draft model ahead, with its Runner and Sequence
     layers N                  read weights that are not in memory
 
 Several threads use RequestQueue, PagePool, Saver and PageStore, each under its lock. What is handed

@@ -631,7 +631,6 @@ class Loop:
     def _unload(self, one: Resident) -> None:
         from kernels import backends
 
-        one.session.close()
         self._residents.remove(one)
         del one.session  # which others that hold `one` would keep in memory
         self._residents.share_all()

@@ -91,7 +91,6 @@ class Scheduler:
         self._prompt_seconds = 0.0  # that prompts had beside answers, more than passes without them
         self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
         self._costs = StepCosts()  # of passes that only decode
-        self._busy_costs = StepCosts()  # of those beside a thread that drafts
         self.metrics = Metrics()
         self._refused = False  # the system refused memory, and no pass has run since
         self._starved_since = 0.0  # time since which an answer alone has no pages; 0: it has
@@ -303,8 +302,7 @@ class Scheduler:
 
     def _begun(self, group: SequenceGroup, sequence: CachedSequence) -> RunningSequence:
         """The first answer to a request."""
-        costs = self._costs, self._busy_costs
-        return RunningSequence(group, self._tokenizer, sequence, costs, matcher=group.matcher)
+        return RunningSequence(group, self._tokenizer, sequence, self._costs, matcher=group.matcher)
 
     def _schedule(self) -> list[tuple[RunningSequence, int]]:
         """The answers of the next pass and how many pending tokens each appends.
@@ -520,17 +518,16 @@ class Scheduler:
         """Learn how long a token of a prompt takes, from passes that were mostly a prompt, and how
         long a pass without prompts takes.
         """
-        tokens, has_prompt, is_busy = 0, False, False
+        tokens, has_prompt = 0, False
         for one, count in rows:
             tokens += count + len(one.draft)
             has_prompt = has_prompt or one.is_prefilling
-            is_busy = is_busy or (one.speculation is not None and one.speculation.runs_beside)
         if not has_prompt or len(rows) == 1:
             self._prompt_seconds = max(self._prompt_seconds - seconds, 0.0)
         else:
             self._prompt_seconds = min(self._prompt_seconds + seconds, _MOST_OWED_SECONDS)
         if not has_prompt:
-            (self._busy_costs if is_busy else self._costs).learn(tokens, seconds)
+            self._costs.learn(tokens, seconds)
         elif tokens >= 2 * _SMALLEST_CHUNK:
             self._token_seconds = (self._token_seconds + seconds / tokens) / 2
 

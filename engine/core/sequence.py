@@ -62,7 +62,7 @@ class RunningSequence:
         group: SequenceGroup,
         tokenizer: Tokenizer,
         sequence: CachedSequence,
-        costs: tuple[StepCosts, StepCosts],
+        costs: StepCosts,
         index: int = 0,
         matcher: Matcher | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class RunningSequence:
             self._sampler.resume(resume.seed, resume.mu)
         self.speculation: Speculation | None = None  # None: no drafts
         if request.drafter is not None:
-            self.speculation = Speculation(request.drafter(self._sampler), *costs)
+            self.speculation = Speculation(request.drafter(self._sampler), costs)
         banned = request.sampling.banned
         self._thoughts: Thoughts | None = None
         if (plan := request.thoughts) is not None:

@@ -48,7 +48,6 @@ class DraftKind(Enum):
     NONE = "none"
     LOOKUP = "lookup"  # copied from an earlier place of the text: n-gram lookup
     MODEL = "model"  # by a small model of the same family
-    AHEAD = "ahead"  # by that model on a thread of its own, while the large one verifies
 
 
 class ConstraintKind(Enum):

@@ -28,7 +28,7 @@ _STACK = ""  # of the prefix tree: drafts are made without adapters
 
 
 class DraftModel:
-    """A loaded draft model of one target; its state belongs to the thread that drafts with it."""
+    """A loaded draft model of one target; used by the engine's thread alone."""
 
     def __init__(self, runner: Runner, context: int, vocabulary: VocabularyMap) -> None:
         """`runner` runs the draft model, on texts of at most `context` tokens."""
@@ -129,7 +129,6 @@ class ModelDrafter:
     """Proposes what the answer's sampler draws from the draft model, until that is not likely."""
 
     costs_nothing = False
-    runs_ahead = False
     priors = (0.7,)
 
     def __init__(self, draft_model: DraftModel, sampler: Sampler) -> None:
@@ -150,9 +149,6 @@ class ModelDrafter:
                 break
             logits = sequence.step(token)
         return Draft(drafted[len(text) :])
-
-    def pause(self) -> None:
-        """Nothing runs beside the passes."""
 
     def rewind(self, length: int) -> None:
         """Forget the tokens from position `length` on."""

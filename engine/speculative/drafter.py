@@ -23,11 +23,6 @@ class Drafter(Protocol):
     """Proposes tokens for one text; used by the engine thread only."""
 
     @property
-    def runs_ahead(self) -> bool:
-        """Whether another thread drafts during the passes, which it then slows down."""
-        ...
-
-    @property
     def costs_nothing(self) -> bool:
         """Whether drafts take no noticeable time: some may then be made to be measured only."""
         ...
@@ -42,10 +37,6 @@ class Drafter(Protocol):
 
         `text` is the text of the call before with tokens appended, unless `rewind` was called.
         """
-        ...
-
-    def pause(self) -> None:
-        """Leave the machine to the passes until the next call of `draft`."""
         ...
 
     def rewind(self, length: int) -> None:

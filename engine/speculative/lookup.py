@@ -21,7 +21,6 @@ class LookupDrafter:
     """Finds the longest match of the end of a text earlier in it; of equal ones the last."""
 
     costs_nothing = True
-    runs_ahead = False
     priors = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9)  # by length of the match, see `_CLASSES`
 
     def __init__(self) -> None:
@@ -46,9 +45,6 @@ class LookupDrafter:
         for at in range(best, best + most):  # past its end the text goes on with the draft
             found.append(known[at] if at < end else found[at - end])
         return Draft(found, bisect_right(_CLASSES, longest))
-
-    def pause(self) -> None:
-        """Nothing runs beside the passes."""
 
     def rewind(self, length: int) -> None:
         """Forget the tokens from position `length` on."""

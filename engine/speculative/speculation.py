@@ -22,10 +22,6 @@ _PRIOR_WEIGHT = 4.0  # of the expected acceptance, in tokens
 _MEMORY = 0.97  # what remains of a measured token's weight after the next one
 _COMPARED = 4  # tokens of a draft that is made to be measured only
 _TRIED = 2  # tokens of a draft after a pause
-# Tokens after which drafting beside the passes is compared with passes alone; below this gain, the
-# fewer.
-_JUDGED, _JUDGED_EARLY, _HARMFUL = 32, 8, 0.9
-_GOOD_WINDOWS, _MEASURED = 8, 4  # after so many of these, so many passes run alone
 _FIRST_PAUSE, _LONGEST_PAUSE = 32, 1024  # tokens without a draft that costs time
 
 
@@ -46,36 +42,15 @@ class _Acceptance:
         return self.hits / self.trials
 
 
-@dataclass(slots=True)
-class _Window:
-    """Some consecutive passes."""
-
-    tokens: int = 0  # emitted
-    seconds: float = 0.0
-    plain_seconds: float = 0.0  # that they would have taken without drafts
-
-    def add(self, tokens: int, seconds: float, plain_seconds: float) -> None:
-        self.tokens += tokens
-        self.seconds += seconds
-        self.plain_seconds += plain_seconds
-
-
 class Speculation:
     """Proposes drafts for one answer and learns from what was accepted."""
 
-    def __init__(
-        self, drafter: Drafter, costs: StepCosts, busy_costs: StepCosts | None = None
-    ) -> None:
-        """`costs` of passes are shared by all answers of a model; the others by those whose passes
-        run beside a thread that drafts.
-        """
+    def __init__(self, drafter: Drafter, costs: StepCosts) -> None:
+        """`costs` of passes are shared by all answers of a model."""
         self.drafter = drafter
         self.drafted = 0  # tokens
         self.accepted = 0  # of these
-        self.runs_beside = False  # a thread drafts during the next pass
         self._costs = costs
-        self._pass_costs = busy_costs if drafter.runs_ahead and busy_costs else costs
-        self._window = _Window()
         self._classes = [
             _Acceptance(prior * _PRIOR_WEIGHT, _PRIOR_WEIGHT) for prior in drafter.priors
         ]
@@ -85,7 +60,6 @@ class Speculation:
         self._verified = 0  # tokens of it that are being verified
         self._rows = 1  # of the pass, without the draft
         self._pause, self._resume_at = _FIRST_PAUSE, 0
-        self._good_windows = 0
         self._token_seconds = 0.0  # of drafting, running mean
         self._seconds = self._plain_seconds = 0.0  # of the passes, and without drafts
 
@@ -103,8 +77,6 @@ class Speculation:
         self._rows = rows
         self._draft, self._start, self._verified = NO_DRAFT, len(text), 0
         most = min(most, MOST_ROWS - rows)
-        if self.drafter.runs_ahead and not self._may_run_beside(len(text), rows):
-            return ()
         if most < 1 or self._costs.is_stale(rows):
             return ()
         free = self.drafter.costs_nothing
@@ -137,45 +109,14 @@ class Speculation:
         """
         self._seconds += seconds
         self._plain_seconds += emitted * self._costs.seconds(self._rows)
-        if self.runs_beside:
-            self._judge(emitted, seconds)
         self.drafted += self._verified
         self.accepted += accepted
         if not self._verified:
             return
         known = self._classes[self._draft.evidence]
         known.learn(accepted, rejected=accepted < self._verified and emitted > accepted)
-        if accepted and not self.drafter.runs_ahead:
+        if accepted:
             self._pause = _FIRST_PAUSE
-
-    def _may_run_beside(self, length: int, rows: int) -> bool:
-        """Whether a thread may draft now; it pauses where that costs time, and now and then so that
-        the time of a pass without it is known.
-        """
-        is_known = self._costs.count(rows) >= _MEASURED and not self._costs.is_stale(rows)
-        self.runs_beside = length >= self._resume_at and is_known
-        if not self.runs_beside:
-            self.drafter.pause()
-        return self.runs_beside
-
-    def _judge(self, emitted: int, seconds: float) -> None:
-        """After a pass beside a thread that drafts: compare some passes with those without it."""
-        window, length = self._window, self._start + emitted
-        if self._draft.is_behind:
-            return
-        window.add(emitted, seconds, emitted * self._costs.seconds(self._rows))
-        gain = window.plain_seconds / window.seconds
-        if window.tokens < (_JUDGED_EARLY if gain < _HARMFUL else _JUDGED):
-            return
-        if gain < _WORTH:
-            self._resume_at = length + self._pause
-            self._pause = min(4 * self._pause, 4 * _LONGEST_PAUSE)
-        else:
-            self._pause = _FIRST_PAUSE
-            self._good_windows += 1
-            if self._good_windows % _GOOD_WINDOWS == 0:
-                self._resume_at = length + _MEASURED
-        self._window = _Window()
 
     def close(self) -> None:
         """Free what the drafter holds."""
@@ -226,7 +167,7 @@ class Speculation:
         for count in range(1, most + 1):
             power *= probability
             tokens += power
-            cost = self._pass_costs.ratio(self._rows + count, self._rows) + count * share
+            cost = self._costs.ratio(self._rows + count, self._rows) + count * share
             gain = tokens / cost
             if gain > best:
                 best, length = gain, count

@@ -10,8 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +62,6 @@ class _State:
 _state = _State()
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _lock = threading.Lock()
-_local = threading.local()  # `workspace` of a thread that runs alone
 
 
 def available() -> bool:
@@ -98,32 +96,6 @@ def call(name: str, *arguments: object) -> None:
     if status:
         error, words = _ERRORS[Status(status)]
         raise error(f"nk_{name}: {words}")
-
-
-def run_program(*arguments: object) -> None:
-    """Call nk_run, or nk_run_alone on a thread that runs alone; see `call`."""
-    workspace = getattr(_local, "workspace", None)
-    if workspace is None:
-        call("run", *arguments)
-    else:
-        call("run_alone", workspace, *arguments)
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Programs that this thread runs meanwhile use it alone, beside those of other threads.
-
-    Raises MemoryError.
-    """
-    workspace = native().nk_new_workspace()
-    if not workspace:
-        raise MemoryError("The system refused memory for a thread of its own.")
-    _local.workspace = workspace
-    try:
-        yield
-    finally:
-        del _local.workspace
-        native().nk_free_workspace(workspace)
 
 
 # --- instruction sets and threads ---------------------------------------------------------------

@@ -83,7 +83,7 @@ class FewOps:
         )
         batch = library.NativeBatch(segments)  # keeps the tables that its structs point to
         structs, end = batch.structs, len(self._ops)
-        library.run_program(ctypes.byref(program), 0, end, structs, len(structs), None)
+        library.call("run", ctypes.byref(program), 0, end, structs, len(structs), None)
 
     def _address(self, tensor: Tensor) -> int:
         self._kept.append(tensor)

@@ -170,7 +170,7 @@ class Recorded:
 
     def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:
         program, segments = ctypes.byref(self._native), batch.structs
-        library.run_program(program, first, end, segments, len(segments), ids)
+        library.call("run", program, first, end, segments, len(segments), ids)
 
     def _begin(self, ids: ctypes.Array[ctypes.c_int64], given: Tensor | None) -> None:
         """Reserve the buffers, and fill those that the first operations read.

@@ -87,7 +87,7 @@ class _Timing:
         batch = (self._one if is_head else self._batch).structs
         ids = None if is_head else self._ids
         started = time.perf_counter()
-        library.run_program(ctypes.byref(program), first, end, batch, len(batch), ids)
+        library.call("run", ctypes.byref(program), first, end, batch, len(batch), ids)
         return time.perf_counter() - started
 
 

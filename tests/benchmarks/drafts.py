@@ -36,8 +36,9 @@ from engine.loading.library import starter_path
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DraftKind, Finished, Role, Sampling, Turn
 from engine.sampling import Sampler
-from engine.speculative.draft_registry import DraftRegistry, maker
+from engine.speculative.draft_model import DraftModel
 from engine.speculative.drafter import Drafter
+from engine.speculative.drafters import maker
 from engine.speculative.lookup import LookupDrafter
 from engine.speculative.vocabulary import VocabularyMap
 from llama_server import ask, serving
@@ -164,11 +165,11 @@ def measure(model: LoadedModel, text: Text, pairs: int) -> dict[str, float]:
 
 
 def measure_model(target: Path, draft: Path, pairs: int) -> list[str]:
-    """Rows of a table: a draft model in step and ahead, on an answer that the target writes."""
+    """Rows of a table: a draft model, on an answer that the target writes."""
     model = load(target, cache=CacheType.Q8_0, context=1024)
     small = load(draft, cache=CacheType.Q8_0, context=1024, threads=None)
     vocabulary = VocabularyMap(model.tokenizer, small.tokenizer)
-    drafts = DraftRegistry(small.new_runner, 1024, vocabulary)
+    drafts = DraftModel(small.new_runner(), 1024, vocabulary)
     scheduler, rows = model.new_scheduler(), list[str]()
     prompt = _prompt(model, "Explain how a lighthouse works, and why ships still need it.")
 
@@ -179,23 +180,21 @@ def measure_model(target: Path, draft: Path, pairs: int) -> list[str]:
         (finished,) = (event for event in ticket.request.events if isinstance(event, Finished))
         return finished, ticket.answers[0]
 
-    for kind in (DraftKind.MODEL, DraftKind.AHEAD):
-        run(kind)
-        found = [(run(DraftKind.NONE), run(kind)) for _ in range(pairs)]
-        assert all(plain[1] == drafted[1] for plain, drafted in found), "another answer"
-        ratios = [plain[0].decode_seconds / drafted[0].decode_seconds for plain, drafted in found]
-        ends = [drafted[0] for _, drafted in found]
-        estimated = statistics.median(one.draft_gain for one in ends)
-        ratio = statistics.median(ratios)
-        apart = "" if abs(estimated / ratio - 1) <= PREDICTED_WITHIN else " **missed**"
-        accepted = statistics.median(one.accepted_tokens / one.drafted_tokens for one in ends)
-        rows.append(
-            f"| {kind.value} | {statistics.median(map(_speed, (one[0][0] for one in found))):.1f} | "
-            f"{statistics.median(map(_speed, ends)):.1f} | {ratio:.2f} | "
-            f"{min(ratios):.2f} to {max(ratios):.2f} | {estimated:.2f}{apart} | {accepted:.0%} |"
-        )
-        print(rows[-1], flush=True)
-    drafts.close()
+    run(DraftKind.MODEL)
+    found = [(run(DraftKind.NONE), run(DraftKind.MODEL)) for _ in range(pairs)]
+    assert all(plain[1] == drafted[1] for plain, drafted in found), "another answer"
+    ratios = [plain[0].decode_seconds / drafted[0].decode_seconds for plain, drafted in found]
+    ends = [drafted[0] for _, drafted in found]
+    estimated = statistics.median(one.draft_gain for one in ends)
+    ratio = statistics.median(ratios)
+    apart = "" if abs(estimated / ratio - 1) <= PREDICTED_WITHIN else " **missed**"
+    accepted = statistics.median(one.accepted_tokens / one.drafted_tokens for one in ends)
+    rows.append(
+        f"| model | {statistics.median(map(_speed, (one[0][0] for one in found))):.1f} | "
+        f"{statistics.median(map(_speed, ends)):.1f} | {ratio:.2f} | "
+        f"{min(ratios):.2f} to {max(ratios):.2f} | {estimated:.2f}{apart} | {accepted:.0%} |"
+    )
+    print(rows[-1], flush=True)
     return rows
 
 

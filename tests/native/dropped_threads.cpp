@@ -94,7 +94,6 @@ void nk_pool_run(nk_job run_program, void *context) {
     for (int thread = threads_before - 1; thread >= 0; thread--)
         run_program(context, thread, threads_before);
 }
-void nk_pool_run_alone(nk_job job, void *context) { job(context, 0, 1); }
 int nk_pool_barrier(int) { return threads_after; }
 int nk_pool_size(void) { return threads_before; }
 void *nk_huge_alloc(int64_t bytes) { return calloc(1, (size_t)bytes); }

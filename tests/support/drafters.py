@@ -34,7 +34,6 @@ class PartlyRight:
     """Proposes what one of the expected texts has next, now and then with a wrong token in it."""
 
     costs_nothing = True
-    runs_ahead = False
     priors = (0.95,)
 
     def __init__(self, texts: Sequence[Sequence[int]], vocabulary: int, seed: int = 0) -> None:
@@ -53,9 +52,6 @@ class PartlyRight:
             if not self._random.randrange(WRONG_EVERY):
                 tokens[at] = self._any()
         return Draft(tokens[: self._random.randint(0, most)])
-
-    def pause(self) -> None:
-        pass
 
     def rewind(self, length: int) -> None:
         self._length = length

@@ -100,9 +100,6 @@ CASES: dict[str, tuple[str, ...]] = {
     "regular expression": _complete("gemma3", *_seeded(20), "--regex", "[a-f]{4}-[0-9]{3}"),
     "n-gram drafts": _complete("llama", *GREEDY, "-n", "60", "--ngram", prompt=LIST),
     "draft model": _complete("llama", *_seeded(21), "-n", "40", "--draft", "@llama"),
-    "draft model ahead": _chat(
-        "llama", *GREEDY, "-n", "40", "--draft", "@llama Q4_0", "--draft-ahead"
-    ),
     "full context": _complete("short", *GREEDY, "--allow-loops"),
     "loops": _complete("thinks Qwen3", *GREEDY, "-n", "300"),
     "thoughts, limited": _chat("thinks Qwen3", *GREEDY, "-n", "5", "--thinking", "17"),

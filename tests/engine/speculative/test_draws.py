@@ -72,7 +72,6 @@ class OtherModel:
     """Drafts with another model, as `ModelDrafter` does."""
 
     costs_nothing = False
-    runs_ahead = False
     priors = (0.9,)
 
     def __init__(self, sampler: Sampler) -> None:
@@ -84,9 +83,6 @@ class OtherModel:
             candidates = self._sampler.distribution(OTHERS[drafted[-1]], drafted)
             drafted.append(self._sampler.pick(candidates, len(drafted)))
         return Draft(drafted[len(text) :])
-
-    def pause(self) -> None:
-        pass
 
     def rewind(self, length: int) -> None:
         pass

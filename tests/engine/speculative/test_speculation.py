@@ -15,24 +15,16 @@ from engine.speculative.speculation import MOST_ROWS, Speculation
 class Fixed:
     """Proposes the same tokens again and again."""
 
-    def __init__(
-        self, *, costs_nothing: bool, prior: float = 0.7, runs_ahead: bool = False
-    ) -> None:
+    def __init__(self, *, costs_nothing: bool, prior: float = 0.7) -> None:
         self.costs_nothing = costs_nothing
-        self.runs_ahead = runs_ahead
-        self.is_paused = False
         self.priors = (prior,)
         self.calls = 0
         self.length = 0
 
     def draft(self, text: Sequence[int], most: int) -> Draft:
         self.calls += 1
-        self.is_paused = False
         self.length = len(text)
         return Draft([1] * most)
-
-    def pause(self) -> None:
-        self.is_paused = True
 
     def rewind(self, length: int) -> None:
         self.length = length
@@ -148,52 +140,3 @@ def test_the_gain_is_the_time_saved() -> None:
     one.learn(0, 1, 1.0)
     assert one.gain == pytest.approx(4 / 2.2)
     assert (one.drafted, one.accepted) == (4, 2)
-
-
-@pytest.mark.parametrize("gain", [0.8, 1.4])
-def test_a_thread_that_drafts_pauses_where_it_costs_time(gain: float) -> None:
-    """Four passes alone, then passes beside it, which must be worth what they cost."""
-    alone, beside = StepCosts(), StepCosts()
-    drafter = Fixed(costs_nothing=True, runs_ahead=True)
-    one = Speculation(drafter, alone, beside)
-    text, passes = [5], list[bool]()
-    for _ in range(400):
-        drafted = one.propose(text, 1, 100)
-        passes.append(one.runs_beside)
-        assert drafter.is_paused != one.runs_beside
-        if one.runs_beside:
-            seconds = 2 / gain
-            beside.learn(1 + len(drafted), seconds)
-            one.learn(min(len(drafted), 1), 2, seconds)  # two tokens for the time of 2 / gain
-            text += [1, 1]
-        else:
-            assert not drafted
-            alone.learn(1, 1.0)
-            one.learn(0, 1, 1.0)
-            text.append(1)
-    assert passes[:5] == [False] * 4 + [True]
-    share = sum(passes) / len(passes)
-    if gain < 1:
-        assert share < 0.15
-        pauses = [len(list(run)) for on, run in itertools.groupby(passes) if not on]
-        assert pauses[1:3] == [32, 128]
-    else:
-        assert share > 0.95
-        assert not all(passes[8:])  # now and then a pass is measured alone
-        assert one.gain == pytest.approx(gain, rel=0.03)
-
-
-def test_a_thread_that_drafts_pauses_until_old_costs_are_measured_again() -> None:
-    """Passes over several answers have made those of one answer old."""
-    alone, beside = StepCosts(), StepCosts()
-    for _ in range(8):
-        alone.learn(1, 1.0)
-    for _ in range(100):
-        alone.learn(3, 1.2)
-    one = Speculation(Fixed(costs_nothing=True, runs_ahead=True), alone, beside)
-    assert not one.propose([5], 1, 100)
-    assert not one.runs_beside
-    alone.learn(1, 1.0)
-    one.learn(0, 1, 1.0)
-    assert one.propose([5, 1], 1, 100)
-    assert one.runs_beside

@@ -23,8 +23,6 @@
 
 namespace {
 
-thread_local bool is_alone = false;  // this thread runs a job that the pool has no part in
-
 // --- the workers
 
 void probe(Worker &me) {
@@ -256,14 +254,7 @@ void nk_pool_run_serial(nk_job job, void *context) {
     job(context, 0, 1);
 }
 
-void nk_pool_run_alone(nk_job job, void *context) {
-    is_alone = true;
-    job(context, 0, 1);
-    is_alone = false;
-}
-
 int nk_pool_barrier(int thread) {
-    if (is_alone) return 1;
     Participant &me = participants[thread];
     const int threads = me.threads;
     if (threads == 1) return 1;

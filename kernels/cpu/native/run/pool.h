@@ -11,8 +11,6 @@ typedef void (*nk_job)(void *context, int thread, int threads);
 void nk_pool_run(nk_job job, void *context);
 // Runs the job on the calling thread alone, for work too small to be parallel.
 void nk_pool_run_serial(nk_job job, void *context);
-// Runs the job on the calling thread alone, while the pool may run another.
-void nk_pool_run_alone(nk_job job, void *context);
 // Barrier inside a job. Returns the number of threads that continue, at least 1; a thread whose
 // number is not below it must return from the job at once. When late threads exceed the lateness
 // budget, fewer threads continue, in this job and for a while after it.

@@ -552,18 +552,14 @@ int reserve(Run &run, Scratch &scratch, int threads) {
     return NK_OK;
 }
 
-// What one caller at a time needs; nk_workspace for others.
-struct Workspace {
-    Run run;
-    Scratch scratch;
-};
+// Of the one call at a time.
+Run shared;
+Scratch memory;
 
-Workspace shared;  // of the calls that use the thread pool, which are serialized
-
-// Fills in a run of the operations first .. end on so many threads.
-int prepare(Workspace &workspace, const nk_program *program, int64_t first, int64_t end,
-            const nk_segment *segments, int64_t count, const int64_t *ids, int threads) {
-    Run &run = workspace.run;
+// Fills in the run of the operations first .. end on so many threads.
+int prepare(const nk_program *program, int64_t first, int64_t end, const nk_segment *segments,
+            int64_t count, const int64_t *ids, int threads) {
+    Run &run = shared;
     if (program->op_bytes != (int64_t)sizeof(nk_op)) return NK_BAD_SHAPE;
     if (count < 1 || first < 0) return NK_BAD_SHAPE;
     run.tokens = 0;
@@ -577,7 +573,7 @@ int prepare(Workspace &workspace, const nk_program *program, int64_t first, int6
     run.first = first, run.end = end;
     run.segments = segments, run.count = count, run.threads = threads;
     run.ids = ids;
-    const int status = reserve(run, workspace.scratch, threads);
+    const int status = reserve(run, memory, threads);
     if (status != NK_OK) return status;
     for (int64_t i = 0; i < end - first; i++) run.claimed[i] = 0;
     Row *row = run.rows;
@@ -591,30 +587,12 @@ int prepare(Workspace &workspace, const nk_program *program, int64_t first, int6
 
 int nk_run(const nk_program *program, int64_t first, int64_t end, const nk_segment *segments,
            int64_t count, const int64_t *ids) {
-    const int status = prepare(shared, program, first, end, segments, count, ids, nk_pool_size());
-    if (status == NK_OK && end > first) nk_pool_run(run_program, &shared.run);
+    const int status = prepare(program, first, end, segments, count, ids, nk_pool_size());
+    if (status == NK_OK && end > first) nk_pool_run(run_program, &shared);
     return status;
 }
 
-void nk_free_scratch(void) { shared.scratch.free(); }
-
-nk_workspace *nk_new_workspace(void) {
-    return (nk_workspace *)nk_huge_alloc(sizeof(Workspace));  // zeroed
-}
-
-int nk_run_alone(nk_workspace *workspace, const nk_program *program, int64_t first, int64_t end,
-                 const nk_segment *segments, int64_t count, const int64_t *ids) {
-    Workspace &own = *(Workspace *)workspace;
-    const int status = prepare(own, program, first, end, segments, count, ids, 1);
-    if (status == NK_OK && end > first) nk_pool_run_alone(run_program, &own.run);
-    return status;
-}
-
-void nk_free_workspace(nk_workspace *workspace) {
-    if (!workspace) return;
-    ((Workspace *)workspace)->scratch.free();
-    nk_huge_free(workspace, sizeof(Workspace));
-}
+void nk_free_scratch(void) { memory.free(); }
 
 int64_t nk_attention_bytes(int threads, int64_t tokens, int64_t heads, int64_t kv_heads,
                            int64_t width, int64_t position, int type) {
