@@ -21,7 +21,7 @@ from app.state.library import FileState, LibraryState
 from app.system import paths
 from app.system.translation import sentences
 from app.ui.blocks.typesetting import Wrong, typeset
-from app.ui.transcript.endings import ending
+from app.ui.transcript.message.endings import ending
 from app.ui.window import Window
 from engine import starter_path
 

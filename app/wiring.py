@@ -38,7 +38,7 @@ from app.transfer_dialogs import connect_transfer, export_all
 from app.ui.comparison.values import default_choices
 from app.ui.file_dialogs import choose_place
 from app.ui.theme.theme import Theme
-from app.ui.transcript.endings import ending
+from app.ui.transcript.message.endings import ending
 from app.ui.widgets.activation import Activation
 from app.ui.widgets.notification import AnswerNotifier
 from app.ui.widgets.tray import ServerTray

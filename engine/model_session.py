@@ -82,7 +82,7 @@ from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
 from engine.state.pages import bytes_for
 from engine.text_reader import TextReader
-from kernels.kv_pages import KVLayout
+from kernels.states.kv_pages import KVLayout
 
 log = logging.getLogger(__name__)
 

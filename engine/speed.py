@@ -14,7 +14,7 @@ from engine.errors import RequestError
 from engine.loading.loader import LoadedModel
 from engine.messages import MeasureSpeed, SpeedMeasured
 from engine.state.pages import storage_dtype
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PageLayer, StateLayer
 
 # Not a power of two: the threads' parts would then start at power-of-two strides, share DRAM banks,
 # and read a third slower.

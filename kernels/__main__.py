@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernels import cuda, metal
-from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
+from kernels.backend.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
 from kernels.backends import KNOWN
-from kernels.formats import FORMATS
 from kernels.gpu.ops import has_kernel
+from kernels.weights.formats import FORMATS
 
 
 def matrix() -> str:

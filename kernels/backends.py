@@ -7,10 +7,11 @@ import os
 
 import torch
 
-from kernels import cpu, cuda, metal, reference
-from kernels.backend import Backend
+from kernels import cpu, cuda, metal
+from kernels.backend import reference
+from kernels.backend.backend import Backend
+from kernels.backend.torch_backend import NAME, torch_backend
 from kernels.cpu import library
-from kernels.torch_backend import NAME, torch_backend
 
 log = logging.getLogger(__name__)
 

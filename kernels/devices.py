@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 
 from kernels import backends, cuda, metal
-from kernels.backend import Backend
-from kernels.refusal import Reason, Refusal
+from kernels.backend.backend import Backend
+from kernels.backend.refusal import Reason, Refusal
 
 PROCESSOR = "cpu"  # name of the host in the choice of a device
 _DRIVER = "/proc/driver/nvidia/version"

@@ -38,7 +38,7 @@ from engine.errors import (
 )
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.values import shown
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 _HALVES = (".lora_a", ".lora_b")
 _NORM = "_norm.weight"

@@ -24,9 +24,9 @@ from engine.adapters import gguf as lora_gguf
 from engine.adapters import peft as lora_peft
 from engine.adapters.delta import EMBEDDING, HEAD, BaseModel, Pair, Part
 from engine.errors import AdapterError, Fault, FaultKind, ModelFileError, RequestError
-from kernels.formats import by_name
 from kernels.ops import LoraDelta
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 __all__ = [
     "EMBEDDING",

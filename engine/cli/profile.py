@@ -13,8 +13,8 @@ from engine.cli.program import loaded, program_of
 from engine.core.session import Session
 from engine.errors import RequestError
 from engine.loading.loader import LoadedModel
-from kernels.program import Program
-from kernels.timing import Timed, operation_times, pass_seconds
+from kernels.backend.timing import Timed, operation_times, pass_seconds
+from kernels.programs.program import Program
 
 _DECODE_REPETITIONS = 10  # for each of -r: a step takes milliseconds
 _NAME_COLUMNS = 60

@@ -8,8 +8,8 @@ from engine.cli.output import print_json
 from engine.loading.library import find_model
 from engine.loading.loader import LoadedModel, load
 from engine.models.forward import Result, forward_program
-from kernels.listing import placed_text
-from kernels.program import Program
+from kernels.backend.listing import placed_text
+from kernels.programs.program import Program
 
 
 def show_program(options: Options) -> None:

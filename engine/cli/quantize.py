@@ -20,9 +20,9 @@ from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.tensor_info import padded
 from engine.gguf.values import Kind, shown
 from engine.machine import disk_files
-from kernels.formats import Format, by_name
-from kernels.quantizers import QUANTIZERS
-from kernels.weight import Weight
+from kernels.weights.formats import Format, by_name
+from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.weight import Weight
 
 _ALIGNMENT = 32  # bytes
 _CHUNK_WEIGHTS = 1 << 22  # quantized at once

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.core.sequence import RunningSequence
-from kernels.device_sampling import UNDECIDED, DeviceSampler, DeviceSampling
+from kernels.backend.device_sampling import UNDECIDED, DeviceSampler, DeviceSampling
 
 
 def sample_on_device(

@@ -25,7 +25,7 @@ from engine.messages import Pooling
 from engine.state.pages import OutOfPages, PagePool
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS
+from kernels.states.kv_pages import PAGE_TOKENS
 
 _SHARED_SECONDS = 0.12  # of a pass while answers are being generated
 _UNKNOWN_SECONDS = 1e-3  # per token, before the first pass was measured

@@ -19,13 +19,13 @@ from engine.models.forward import Result, forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
-from kernels import stages
-from kernels.backend import HOST, Backend
+from kernels.backend import stages
+from kernels.backend.backend import HOST, Backend
+from kernels.backend.placement import Placement
 from kernels.devices import is_device_error
-from kernels.kv_pages import KVLayout
 from kernels.ops import Segment
-from kernels.placement import Placement
-from kernels.program import Program, Recorded
+from kernels.programs.program import Program, Recorded
+from kernels.states.kv_pages import KVLayout
 
 _SMALLEST_CHUNK, _LARGEST_CHUNK = 16, 512
 MOST_TEXTS = 16  # texts in one pass for embeddings; each has its own KV pages

@@ -40,7 +40,7 @@ from engine.speculative.costs import StepCosts
 from engine.state.pages import OutOfPages, PagePool
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence as CachedSequence
-from kernels.kv_pages import PAGE_TOKENS
+from kernels.states.kv_pages import PAGE_TOKENS
 
 MOST_RUNNING = 16  # answers decoded together
 _CHUNK_SECONDS = 1.0  # of a prompt while another request waits for it, at most

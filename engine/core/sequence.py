@@ -45,7 +45,7 @@ from engine.sampling.penalties import Mask
 from engine.speculative.costs import StepCosts
 from engine.speculative.speculation import Speculation
 from engine.state.sequence import Sequence as CachedSequence
-from kernels.device_sampling import DeviceSampling
+from kernels.backend.device_sampling import DeviceSampling
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from engine.errors import Fault, FaultKind, ModelFileError, UnsupportedModel
 from engine.gguf.values import DAMAGED, DOWNLOAD_AGAIN, Stored, Text, shown
-from kernels import formats
-from kernels.formats import Format
+from kernels.weights import formats
+from kernels.weights.formats import Format
 
 _FIRST_INTERNAL_ID = 1_000  # type numbers from here on occur in no file: some are ours
 _OXIBONSAI_IDS = frozenset({43, 44})  # type numbers defined only by OxiBonsai

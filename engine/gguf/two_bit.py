@@ -20,7 +20,7 @@ import torch
 from engine.errors import OTHER_FAULT, ModelFileError, UnsupportedModel
 from engine.gguf.tensor_info import Marks, TensorInfo, extent, padded
 from engine.gguf.values import shown
-from kernels.formats import Format, by_name
+from kernels.weights.formats import Format, by_name
 
 NUMBER = 42
 OVERRIDE = "TOKONOMA_Q2_LAYOUT"

@@ -22,11 +22,11 @@ from engine.loading.placement import is_divisible, predict
 from engine.messages import CacheType, DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 from engine.models.config import Config
 from kernels import backends, devices
-from kernels.backend import HOST as PLACE
-from kernels.backend import Backend
+from kernels.backend.backend import HOST as PLACE
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.backend.refusal import Refusal
 from kernels.devices import PROCESSOR
-from kernels.placement import Placement
-from kernels.refusal import Refusal
 
 log = logging.getLogger(__name__)
 

@@ -66,8 +66,8 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
 from kernels import backends
-from kernels.backend import HOST
-from kernels.placement import Placement
+from kernels.backend.backend import HOST
+from kernels.backend.placement import Placement
 
 _BY_TEXT = ("full_attention",)  # ops that the interpreter runs for each text alone
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from engine.errors import Fault, FaultKind, OutOfMemory
 
 if TYPE_CHECKING:  # the window imports this module, and no kernels
-    from kernels.layer_state import LayerState
+    from kernels.states.layer_state import LayerState
 
 HOST = "cpu"  # name of the device whose memory is the computer's
 _USABLE_SHARE = 0.9  # of the available memory; the rest is left to other programs

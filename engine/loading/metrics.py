@@ -7,7 +7,7 @@ from engine.core.scheduler import Scheduler
 from engine.loading.loader import LoadedModel
 from engine.machine.device import resident_memory
 from engine.messages import MetricsRead
-from kernels.torch_backend import used_bytes
+from kernels.backend.torch_backend import used_bytes
 
 
 def read_metrics(

@@ -23,9 +23,9 @@ from engine.machine.direct_file import read_speed
 from engine.models.layer_pager import SLOTS
 from engine.models.slot_reader import PIECE_BYTES, WORKERS, slot_size
 from engine.models.weights import Storages, backend_of, layer_of
-from kernels.backend import Backend
-from kernels.placement import Placement
-from kernels.weight import Storage
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.weights.weight import Storage
 
 PAGED_CONTEXT = 4_096  # tokens, unless asked for: the KV cache takes memory that layers need
 _FUSED = 3  # matrices in one tensor at most: queries, keys and values

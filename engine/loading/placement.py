@@ -42,12 +42,12 @@ from engine.models.config import Config
 from engine.models.weights import FILE_TABLES, Storages, backend_of
 from engine.state.pages import STATE_PAGES, storage_dtype
 from kernels import backends
-from kernels.backend import DECODING_BYTES, Backend
-from kernels.formats import Format, by_name
-from kernels.kv_pages import PAGE_TOKENS, KVLayout
-from kernels.layer_state import LayerShape, SharedState
-from kernels.placement import Placement
-from kernels.weight import Storage
+from kernels.backend.backend import DECODING_BYTES, Backend
+from kernels.backend.placement import Placement
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout
+from kernels.states.layer_state import LayerShape, SharedState
+from kernels.weights.formats import Format, by_name
+from kernels.weights.weight import Storage
 
 _BLOCK = 256  # weights: a multiple of every format's block size
 _TOKENS, _MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"

@@ -26,11 +26,17 @@ from engine.models.forward import LOGITS, forward_program
 from engine.models.layers import Decoder
 from engine.models.mixers import attention_kinds
 from engine.models.weights import Weights
-from kernels.backend import ENCODER_OPS
-from kernels.formats import Format, by_name
-from kernels.kv_pages import KVLayout
-from kernels.layer_state import ConvState, LayerShape, LayerState, RecurrentState, SharedState
-from kernels.placement import Placement
+from kernels.backend.backend import ENCODER_OPS
+from kernels.backend.placement import Placement
+from kernels.states.kv_pages import KVLayout
+from kernels.states.layer_state import (
+    ConvState,
+    LayerShape,
+    LayerState,
+    RecurrentState,
+    SharedState,
+)
+from kernels.weights.formats import Format, by_name
 
 # `general.type` of GGUF files that are not models: description and remedy.
 _OTHER_KINDS = {

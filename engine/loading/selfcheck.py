@@ -21,12 +21,12 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.pages import PagePool
 from engine.state.sequence import Sequence
-from kernels import stages
-from kernels.backend import Backend
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
-from kernels.program import Program, Recorded
-from kernels.selfcheck import MOST_ERROR, KernelChecker
+from kernels.backend import stages
+from kernels.backend.backend import Backend
+from kernels.backend.selfcheck import MOST_ERROR, KernelChecker
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program, Recorded
+from kernels.states.kv_pages import KVLayout
 
 # Kernels take different code paths from 2, 5 and 8 tokens on; the decode step covers 1 token.
 _TOKENS = 9

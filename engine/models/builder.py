@@ -21,8 +21,8 @@ from engine.models.mixers import Attention, DeltaNet, LatentAttention
 from engine.models.parts import Norm, Projection, Rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Routing
+from kernels.weights.weight import Weight
 
 SCALED_MLPS = frozenset({
     *("bitnet", "cohere2", "cohere2moe", "gemma4", "llama", "mistral3", "nanbeige"),

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from engine.models.layers import Decoder
 from engine.models.parts import Rope
-from kernels.placement import Placement
-from kernels.weight import Weight
+from kernels.backend.placement import Placement
+from kernels.weights.weight import Weight
 
 # Of a decoder: what adapters must match, and which weights are read again for every pass.
 _WITHOUT_EFFECT = ("base", "pager", "paged")

@@ -15,9 +15,9 @@ from pathlib import Path
 from torch import Tensor
 
 from engine.models.slot_reader import Slot, SlotReader, Unit
-from kernels.backend import Backend
-from kernels.formats import Format
-from kernels.weight import Storage, Weight
+from kernels.backend.backend import Backend
+from kernels.weights.formats import Format
+from kernels.weights.weight import Storage, Weight
 
 
 class ExpertPager:
@@ -79,7 +79,7 @@ class ExpertPager:
     def read(
         self, layer: int, experts: Sequence[int], checkpoint: Callable[[], None]
     ) -> Iterator[Sequence[int]]:
-        """See `kernels.pagers.ExpertPager`. Raises ModelFileError when one cannot be read."""
+        """See `kernels.ops.pagers.ExpertPager`. Raises ModelFileError when one cannot be read."""
         units = [self._units[layer, expert] for expert in experts]
         start = 0
         while start < len(units):

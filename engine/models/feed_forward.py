@@ -13,9 +13,9 @@ from torch import Tensor
 from engine.adapters.delta import Part
 from engine.models.parts import Norm, Projection
 from kernels.ops import Activation
-from kernels.rotation import Rotation
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.ops.routing import Routing
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True)

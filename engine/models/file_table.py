@@ -18,8 +18,8 @@ from torch import Tensor
 
 from engine.errors import Fault, FaultKind, ModelFileError
 from engine.machine import disk_files
-from kernels.formats import Format
-from kernels.weight import Weight
+from kernels.weights.formats import Format
+from kernels.weights.weight import Weight
 
 
 class FileTable:

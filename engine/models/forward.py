@@ -1,6 +1,6 @@
 """Forward pass: a decoder and its LoRA stack as a `Program`, instructions over named buffers.
 
-The one definition of what a model computes. `kernels.interpreter` runs it op by op in torch; a
+The one definition of what a model computes. `kernels.programs.interpreter` runs it op by op in torch; a
 backend lowers it, to run a whole token in one call.
 """
 
@@ -29,10 +29,10 @@ from engine.models.layer_pager import LayerPager
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
 from kernels import ops
-from kernels.backend import Backend
-from kernels.kv_pages import KVLayout
+from kernels.backend.backend import Backend
 from kernels.ops import Instruction, LoraDelta
-from kernels.program import Program
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
 
 # Buffer names of results, which no body may use: they belong to the caller.
 LOGITS, STATES, SCORES = "logits", "states", "scores"

@@ -15,9 +15,9 @@ from pathlib import Path
 from torch import Tensor
 
 from engine.models.slot_reader import Slot, SlotReader, Unit
-from kernels.backend import Backend
-from kernels.formats import Format
-from kernels.weight import Storage, Weight
+from kernels.backend.backend import Backend
+from kernels.weights.formats import Format
+from kernels.weights.weight import Storage, Weight
 
 SLOTS = 2  # one is computed while the other is filled
 
@@ -84,7 +84,7 @@ class LayerPager:
         return unit.add(backend, storage, format, shape, slot.memory, file, offset)
 
     def fetch(self, layer: int, upcoming: Sequence[int], checkpoint: Callable[[], None]) -> None:
-        """See `kernels.pagers.Pager`. Raises ModelFileError when the layer cannot be read."""
+        """See `kernels.ops.pagers.Pager`. Raises ModelFileError when the layer cannot be read."""
         wanted = upcoming if layer < 0 else (layer, *upcoming)
         self._reader.request([self._places[one] for one in wanted[: self._slots]])
         if layer >= 0:

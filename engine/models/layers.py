@@ -19,12 +19,12 @@ from engine.models.layer_pager import LayerPager
 from engine.models.mixers import Attention, LatentAttention, Mixer, ParallelMixers
 from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.streams import Streams, StreamUpdate
-from kernels.backend import ENCODER_OPS
-from kernels.layer_state import ConvState, LayerState, RecurrentState, SharedState
+from kernels.backend.backend import ENCODER_OPS
+from kernels.backend.placement import Placement
 from kernels.ops import Activation, RowTable
-from kernels.placement import Placement
-from kernels.rotation import Rotation
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.states.layer_state import ConvState, LayerState, RecurrentState, SharedState
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True)

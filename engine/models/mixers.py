@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.models.parts import Convolution, HeadNorms, Norm, Projection, Rope
-from kernels.layer_state import LayerShape, LayerState, RecurrentState, SharedState
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.states.layer_state import LayerShape, LayerState, RecurrentState, SharedState
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True)

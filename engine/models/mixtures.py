@@ -9,7 +9,7 @@ from engine.models.layers import Block
 from engine.models.mixers import Mixer
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Routing
+from kernels.ops.routing import Routing
 
 
 def shared_width(file: GGUFFile, config: Config) -> int:

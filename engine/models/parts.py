@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.adapters.delta import Part
-from kernels.layer_state import ConvState
 from kernels.ops import Activation
-from kernels.rotation import Rotation
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.states.layer_state import ConvState
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True)

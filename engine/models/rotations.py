@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from kernels.rotation import Rotation
+from kernels.ops.rotation import Rotation
 
 _PREFIX = "prism.hadamard."
 _KNOWN = (

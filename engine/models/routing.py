@@ -7,7 +7,7 @@ from dataclasses import replace
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.models.config import Config, per_layer
-from kernels.routing import Gating, Routing
+from kernels.ops.routing import Gating, Routing
 
 _GATINGS = {1: Gating.SOFTMAX, 2: Gating.SIGMOID, 3: Gating.SOFTMAX_OF_CHOSEN}
 

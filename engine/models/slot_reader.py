@@ -19,9 +19,9 @@ from torch import Tensor
 
 from engine.errors import EngineError, Fault, FaultKind, ModelFileError
 from engine.machine.direct_file import DirectFile, ReadBuffer
-from kernels.backend import Backend
-from kernels.formats import Format
-from kernels.weight import Storage, Weight
+from kernels.backend.backend import Backend
+from kernels.weights.formats import Format
+from kernels.weights.weight import Storage, Weight
 
 WORKERS = 2  # threads: one packs while the other reads
 PIECE_BYTES = 2 << 20  # read and packed at a time, about 2 ms; more only if one group of rows is

@@ -19,12 +19,12 @@ from engine.models.file_table import FileTable
 from engine.models.layer_pager import LayerPager
 from engine.models.rotations import read_rotations
 from kernels import backends
-from kernels.backend import Backend
-from kernels.formats import by_name
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
 from kernels.ops import RowTable
-from kernels.placement import Placement
-from kernels.rotation import Rotation
-from kernels.weight import Storage, Weight
+from kernels.ops.rotation import Rotation
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Storage, Weight
 
 # How weights are stored other than as their backend prefers, by backend and format.
 Storages = Mapping[tuple[str, str], Storage]

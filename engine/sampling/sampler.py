@@ -31,7 +31,7 @@ from engine.sampling.filters import (
 from engine.sampling.mirostat import mirostat_1, mirostat_2, next_mu
 from engine.sampling.penalties import Mask, mask, penalize, penalizes
 from engine.sampling.random_stream import Purpose, draw_bits, uniform, waiting_times
-from kernels.device_sampling import DeviceSampling
+from kernels.backend.device_sampling import DeviceSampling
 
 Filter = Callable[[Candidates], Candidates]
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from engine.machine.device import trim_heap
 from engine.messages import CacheType
-from kernels.kv_pages import PAGE_TOKENS, KVLayout
-from kernels.layer_state import AT_END
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout
+from kernels.states.layer_state import AT_END
 
 # States of fixed size of one sequence during a pass: the current one, that of the page boundary
 # before it, and three that a pass over 512 tokens writes when it begins inside a page.

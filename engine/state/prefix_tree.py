@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from engine.state.pages import Page, PagePool
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS
-from kernels.layer_state import AT_END, needed_pages
+from kernels.states.kv_pages import PAGE_TOKENS
+from kernels.states.layer_state import AT_END, needed_pages
 
 _CHECKPOINTS = 2  # of a text, the last ones, that are saved and evicted no sooner than the text
 

@@ -15,9 +15,9 @@ from collections.abc import Sequence as Tokens
 from operator import mul
 
 from engine.state.pages import Page, PagePool, bytes_for
-from kernels.kv_pages import PAGE_TOKENS, PageTable
-from kernels.layer_state import AT_END, needed_pages
 from kernels.ops import Segment
+from kernels.states.kv_pages import PAGE_TOKENS, PageTable
+from kernels.states.layer_state import AT_END, needed_pages
 
 _STATES = 2  # of fixed size that a sequence keeps: the current one and that of a boundary before
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, listing, ops, program, timing, weights
 from kernels.cpu.memory import memory
 from kernels.cpu.operations import kind_of

@@ -26,8 +26,8 @@ from kernels.cpu.schema import (
     NativeSegment,
     Status,
 )
-from kernels.kv_pages import PAGE_TOKENS, PageLayer, PageTable, StateLayer
-from kernels.routing import Routing
+from kernels.ops.routing import Routing
+from kernels.states.kv_pages import PAGE_TOKENS, PageLayer, PageTable, StateLayer
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
     Status.BAD_FORMAT: (ValueError, "there is no packed layout for this format"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernels.backend.listing import Line, unbroken
 from kernels.cpu import library
 from kernels.cpu.program import Recorded
 from kernels.cpu.schema import Barrier, NativeActivation, NativeOp, NativeWeight, OpKind
-from kernels.formats import FORMATS
-from kernels.listing import Line, unbroken
-from kernels.program import Recorded as AnyRecorded
+from kernels.programs.program import Recorded as AnyRecorded
+from kernels.weights.formats import FORMATS
 
 _BUFFERS = ("x", "y", "z", "out", "add_to")
 _VECTORS = ("weight", "bias", "query_norm", "key_norm", "sinks", "rate", "decay_bias", "skip")

@@ -25,8 +25,6 @@ from kernels.cpu.lowering_layers import (
 from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, weight_group
 from kernels.cpu.paged_experts import PagedExperts
 from kernels.cpu.schema import MAX_EXPERTS, MAX_WEIGHTS, Barrier, NativeOp, OpKind
-from kernels.layer_state import LayerShape
-from kernels.not_lowerable import refuse
 from kernels.ops import (
     Add,
     AddRows,
@@ -50,9 +48,11 @@ from kernels.ops import (
     Scale,
     ShortConv,
 )
-from kernels.rotation import Rotation
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.ops.routing import Routing
+from kernels.programs.not_lowerable import refuse
+from kernels.states.layer_state import LayerShape
+from kernels.weights.weight import Weight
 
 
 @dataclass(slots=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, weight_group
 from kernels.cpu.schema import MAX_STREAMS, MAX_TAPS, Barrier, OpKind
-from kernels.kv_pages import StateLayer
-from kernels.layer_state import RecurrentState
-from kernels.not_lowerable import refuse
 from kernels.ops import (
     AddToStreams,
     Columns,
@@ -18,7 +15,10 @@ from kernels.ops import (
     Recurrence,
     ShortConv,
 )
-from kernels.rotation import Rotation
+from kernels.ops.rotation import Rotation
+from kernels.programs.not_lowerable import refuse
+from kernels.states.kv_pages import StateLayer
+from kernels.states.layer_state import RecurrentState
 
 
 def by_head(to: Operations, one: HeadGate | Columns | Join) -> None:

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from kernels.cpu import library, weights
 from kernels.cpu.schema import NativeActivation, NativeOp, NativeWeight, OpKind
-from kernels.kv_pages import PageLayer, StateLayer
-from kernels.not_lowerable import NotLowerable, refuse
 from kernels.ops import Activation, Instruction, RowTable
 from kernels.ops.in_place import op_name
-from kernels.weight import Weight
+from kernels.programs.not_lowerable import NotLowerable, refuse
+from kernels.states.kv_pages import PageLayer, StateLayer
+from kernels.weights.weight import Weight
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, weights
 from kernels.cpu.library import CACHES, call, pointer
 from kernels.cpu.operations import kind_of, new_op, weight_group
@@ -29,11 +29,11 @@ from kernels.cpu.schema import (
     NativeProgram,
     OpKind,
 )
-from kernels.kv_pages import PagedKV, PageLayer, PageTable
-from kernels.layer_state import PAGE_TOKENS
 from kernels.ops import Activation, InPlace, Recurrence
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Routing
+from kernels.states.kv_pages import PagedKV, PageLayer, PageTable
+from kernels.states.layer_state import PAGE_TOKENS
+from kernels.weights.weight import Weight
 
 _PASS_TOKENS = 512  # of a product: bounds the memory of its quantized activations
 _BUFFERS = frozenset({"x", "y", "z", "out"})  # fields of an operation that number its buffers

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from kernels.cpu.schema import NativeWeight
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
-# Of a mixture, see `kernels.pagers.ExpertPager.read`.
+# Of a mixture, see `kernels.ops.pagers.ExpertPager.read`.
 Read = Callable[[Sequence[int], Callable[[], None]], Iterator[Sequence[int]]]
 
 

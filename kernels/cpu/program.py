@@ -15,11 +15,11 @@ from torch import Tensor
 from kernels.cpu import library
 from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
-from kernels.kv_pages import PageTable
-from kernels.layer_state import AT_END, PAGE_TOKENS
-from kernels.not_lowerable import refuse
 from kernels.ops import AddRows, Attend, Fetch, Segment
-from kernels.program import Program
+from kernels.programs.not_lowerable import refuse
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PageTable
+from kernels.states.layer_state import AT_END, PAGE_TOKENS
 
 
 def record(program: Program) -> Recorded:

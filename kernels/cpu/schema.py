@@ -156,7 +156,7 @@ class Function:
 MAX_WEIGHTS = 3  # of one operation
 MAX_EXPERTS = 1024  # of one mixture
 MAX_TAPS, MAX_STREAMS = 16, 64  # of a short convolution; of MIX_STREAMS
-PAGE_TOKENS = 256  # positions of a page, as in kernels/layer_state.py
+PAGE_TOKENS = 256  # positions of a page, as in kernels/states/layer_state.py
 # Structs: a comment, the name, and the members, each line with its comment.
 _STRUCTS = """
 // A weight matrix [rows, columns] in the layout of nk_pack; see layout.h.
@@ -166,7 +166,7 @@ nk_weight
     int64_t rows, columns
 
 // Place of one layer's keys and values, or of its state of fixed size (at `keys`), in the pages of
-// its group: PageLayer and StateLayer in kernels/kv_pages.py, which defines their layout. Keys at
+// its group: PageLayer and StateLayer in kernels/states/kv_pages.py, which defines their layout. Keys at
 // the offset of the values are these: see nk_has_keys. A page has NK_PAGE_TOKENS positions.
 nk_kv_layer
     int64_t group  // index of the page table

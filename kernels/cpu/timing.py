@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kernels.backend.timing import Timed
 from kernels.cpu import library
 from kernels.cpu.listing import bytes_read, operation
 from kernels.cpu.program import Recorded
 from kernels.cpu.schema import NativeOp, NativeProgram, OpKind
 from kernels.ops import Segment
-from kernels.program import Recorded as AnyRecorded
-from kernels.timing import Timed
+from kernels.programs.program import Recorded as AnyRecorded
 
 _NOTHING = NativeOp(kind=OpKind.SCALE, width=1, scale=1.0, y=-1, z=-1, out=-1)  # of buffer 0
 

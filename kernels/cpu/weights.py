@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library
 from kernels.cpu.memory import allocated
 from kernels.cpu.schema import NativeWeight
-from kernels.formats import Format
-from kernels.weight import Weight
+from kernels.weights.formats import Format
+from kernels.weights.weight import Weight
 
 LAYOUT = "cpu"  # layout name of weights packed here
 

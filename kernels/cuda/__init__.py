@@ -12,11 +12,11 @@ from functools import cache, partial
 
 import torch
 
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
+from kernels.backend.refusal import Reason, Refusal
+from kernels.backend.torch_backend import available_bytes
 from kernels.cuda import driver_module
-from kernels.program import Program, Recorded
-from kernels.refusal import Reason, Refusal
-from kernels.torch_backend import available_bytes
+from kernels.programs.program import Program, Recorded
 
 NAME = "cuda"
 LEAST_CAPABILITY = (8, 0)  # of GPUs with tensor cores for bfloat16

@@ -12,9 +12,9 @@ from kernels.cuda import launch, weights
 from kernels.cuda.jit import adapters as jit
 from kernels.cuda.launch import run
 from kernels.cuda.weights import Operand
-from kernels.formats import by_name
 from kernels.ops import LoraDelta
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 _ROWS = 64  # of a program
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from kernels.cuda.jit import attention as jit
 from kernels.cuda.launch import Quantized, run
 from kernels.gpu.heads import Heads
-from kernels.kv_pages import PageTable
-from kernels.not_lowerable import refuse
 from kernels.ops import Attend
-from kernels.program import Program
+from kernels.programs.not_lowerable import refuse
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PageTable
 
 MOST_CHANNELS = 256  # of a head: what fits in registers
 MOST_SPLITS = 16  # programs that share the keys of one token and head

@@ -17,8 +17,8 @@ from kernels.cuda.launch import Quantized, run
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT, units
 from kernels.ops import Activation, Experts
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Gating, Routing
+from kernels.weights.weight import Weight
 
 _ROWS = 16  # of a program whose result is not quantized
 _WARPS = 8

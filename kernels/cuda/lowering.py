@@ -23,7 +23,6 @@ from kernels.cuda.lowering_layers import Launch, lower_layer
 from kernels.cuda.states import Steps
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT
-from kernels.not_lowerable import refuse
 from kernels.ops import (
     Add,
     Attend,
@@ -36,8 +35,9 @@ from kernels.ops import (
     Norm,
     RowTable,
 )
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.not_lowerable import refuse
+from kernels.programs.program import Program
+from kernels.weights.weight import Weight
 
 
 class Lowering:

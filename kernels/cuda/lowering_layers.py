@@ -14,12 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cuda import heads, states
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.cuda.launch import Quantized
 from kernels.cuda.states import RecurrenceOperands, Steps
-from kernels.not_lowerable import NotLowerable, refuse
 from kernels.ops import (
     Add,
     AddRows,
@@ -40,7 +39,8 @@ from kernels.ops import (
     ScaleChannels,
     ShortConv,
 )
-from kernels.program import Program
+from kernels.programs.not_lowerable import NotLowerable, refuse
+from kernels.programs.program import Program
 
 Launch = Callable[[], None]
 

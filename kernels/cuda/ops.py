@@ -7,14 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
 from kernels.gpu.ops import GpuOps
-from kernels.kv_pages import PagedKV
 from kernels.ops import Activation, Kernel, Recurrence
-from kernels.weight import Weight
+from kernels.states.kv_pages import PagedKV
+from kernels.weights.weight import Weight
 
 
 class CudaOps(GpuOps):

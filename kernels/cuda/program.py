@@ -15,10 +15,10 @@ from kernels.cuda import attention, graphs
 from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.lowering import Lowering
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import PageTable
 from kernels.ops import Attend, Attending, Embed, Ops, Segment
-from kernels.program import Program
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PageTable
 
 MOST_SEQUENCES = 16  # of a recorded step
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions

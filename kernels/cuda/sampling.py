@@ -13,11 +13,11 @@ import torch
 import triton
 from torch import Tensor
 
+from kernels.backend.device_sampling import UNDECIDED, DeviceSampling
 from kernels.cuda import graphs
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.jit import sampling as jit
 from kernels.cuda.launch import run
-from kernels.device_sampling import UNDECIDED, DeviceSampling
 
 MOST_CANDIDATES = 1024  # of a draw, sorted by one program
 MOST_CHANGES = 2048  # single logits of a draw

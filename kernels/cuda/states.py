@@ -12,8 +12,8 @@ from torch import Tensor
 from kernels.cuda.jit import states as jit
 from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.launch import Quantized, run
-from kernels.kv_pages import StateLayer
 from kernels.ops import Activation, Recurrence, ShortConv
+from kernels.states.kv_pages import StateLayer
 
 # Channels of a value that a program of one warp has; its state takes 64 registers of a thread, and
 # half of that for a prompt, whose tokens a program computes one after the other.

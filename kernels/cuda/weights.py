@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kernels.formats import Format
 from kernels.gpu.layout import (
     FORMATS,
     Arrays,
@@ -17,7 +16,8 @@ from kernels.gpu.layout import (
     units,
 )
 from kernels.gpu.weights import WeightStore, fields
-from kernels.weight import Weight, file_dtype
+from kernels.weights.formats import Format
+from kernels.weights.weight import Weight, file_dtype
 
 LAYOUT = "cuda"  # layout name of weights stored here
 

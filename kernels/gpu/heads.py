@@ -8,10 +8,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PageLayer
-from kernels.not_lowerable import refuse
 from kernels.ops import Attend
-from kernels.program import Program
+from kernels.programs.not_lowerable import refuse
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PageLayer
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from kernels import decoders
-from kernels.formats import Format
+from kernels.weights import decoders
+from kernels.weights.formats import Format
 
 UNIT = 32  # columns
 LANES = 8  # of a unit, 4 columns each

@@ -8,12 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kernels import formats, reference
+from kernels.backend import reference
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import WeightStore
-from kernels.kv_pages import PagedKV
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.states.kv_pages import PagedKV
+from kernels.weights import formats
+from kernels.weights.weight import Weight
 
 WEIGHT_OPS = ("linear", "embed")  # with kernels for the formats of `kernels.gpu.layout`
 OTHER_OPS = ("rms_norm", "layer_norm", "attention", "gated")

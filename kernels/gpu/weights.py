@@ -9,10 +9,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kernels import reference
-from kernels.formats import Format
+from kernels.backend import reference
 from kernels.gpu.layout import FORMATS, Arrays, weight_bytes
-from kernels.weight import Weight
+from kernels.weights.formats import Format
+from kernels.weights.weight import Weight
 
 _PIECE = 1 << 22  # weights re-laid between two calls of the checkpoint
 

@@ -9,11 +9,11 @@ from functools import cache
 
 import torch
 
-from kernels.backend import Backend
-from kernels.formats import by_name
-from kernels.program import Program, Recorded
-from kernels.refusal import Reason, Refusal
-from kernels.weight import Weight
+from kernels.backend.backend import Backend
+from kernels.backend.refusal import Reason, Refusal
+from kernels.programs.program import Program, Recorded
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 NAME = "metal"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PageTable
+from kernels.states.kv_pages import PageTable
 
 CHUNKS = 16  # buffers that a kernel is given, as in pages.metal
 CHUNK_BITS = 48  # of a table's entry from which on it has the number of a buffer

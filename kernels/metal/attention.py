@@ -12,9 +12,9 @@ from torch import Tensor
 
 from kernels.gpu.heads import Heads
 from kernels.metal.compile import library
-from kernels.not_lowerable import refuse
 from kernels.ops import Attend
-from kernels.program import Program
+from kernels.programs.not_lowerable import refuse
+from kernels.programs.program import Program
 
 MOST_SPLITS = 16  # thread groups that share the keys of one token and head
 SPLIT_TOKENS = 512  # of one of them, at least; joining their results is one more launch
@@ -23,7 +23,7 @@ _GROUP = 128  # threads: the SIMD groups of attending.metal
 _LANES = 32
 _MOST_ROWS = 8  # queries of a thread group
 _SUMS = 32  # numbers of a thread's registers, and of a thread group's memory, that are sums
-_MOST_SPAN = 256  # channels, see `kernels.quantized_kv.hadamard`
+_MOST_SPAN = 256  # channels, see `kernels.states.quantized_kv.hadamard`
 
 _TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
 

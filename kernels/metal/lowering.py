@@ -12,11 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PageLayer
 from kernels.metal import attention, elementwise, products, weights
 from kernels.metal.products import Launch
 from kernels.metal.weights import Operand
-from kernels.not_lowerable import NotLowerable, refuse
 from kernels.ops import (
     COMMON_ACTIVATIONS,
     Add,
@@ -28,8 +26,10 @@ from kernels.ops import (
     Norm,
     Softcap,
 )
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.not_lowerable import NotLowerable, refuse
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PageLayer
+from kernels.weights.weight import Weight
 
 _WEIGHTS_AT_ONCE = 3  # of one launch
 

@@ -7,15 +7,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.gpu.ops import GpuOps
-from kernels.kv_pages import PagedKV
 from kernels.metal import arena, elementwise, products, weights
 from kernels.metal import attention as pages
 from kernels.metal.arena import Arena
 from kernels.metal.attention import MetalHeads
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.states.kv_pages import PagedKV
+from kernels.weights.weight import Weight
 
 
 class MetalOps(GpuOps):

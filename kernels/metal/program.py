@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from kernels.interpreter import Interpreter
 from kernels.metal import arena, attention, products
 from kernels.metal.lowering import Lowering
 from kernels.ops import Attend, Attending, Ops, Segment
-from kernels.program import Program
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
 
 _FEWEST_PAGES = 64  # of a page table: 16,384 positions
 

@@ -23,7 +23,7 @@ from kernels.gpu.layout import (
     units,
 )
 from kernels.gpu.weights import WeightStore, fields
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 LAYOUT = "metal"  # layout name of weights stored here
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.kv_pages import PAGE_TOKENS, PagedKV
 from kernels.ops.norm import checked_rms_norm
 from kernels.ops.running import Pass, Segment
 from kernels.ops.softcap import softcap
 from kernels.ops.table import Table, dtype_name
-from kernels.quantized_kv import QuantizedKV
+from kernels.states.kv_pages import PAGE_TOKENS, PagedKV
+from kernels.states.quantized_kv import QuantizedKV
 
 # Causal attention of a batch, of an instruction and the buffers → [T, H*C]; None: run by ops.
 Attending = Callable[["Attend", Mapping[str, Tensor]], Tensor | None]

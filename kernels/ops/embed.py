@@ -10,10 +10,10 @@ from torch import Tensor
 
 from kernels.ops.hadamard import transform_of
 from kernels.ops.linear import LoraDelta, lora_term
+from kernels.ops.rotation import Rotation, rotated_back
 from kernels.ops.running import Pass, Segment
 from kernels.ops.table import Table, dtype_name
-from kernels.rotation import Rotation, rotated_back
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,12 +12,12 @@ from torch import Tensor
 from kernels.ops.gate import Activation, checked_gated
 from kernels.ops.hadamard import transform_of
 from kernels.ops.linear import LoraDelta, checked_linear, lora_term
+from kernels.ops.pagers import ExpertPager
+from kernels.ops.rotation import Rotation, rotated
+from kernels.ops.routing import Gating, Routing
 from kernels.ops.running import Pass
 from kernels.ops.table import Table
-from kernels.pagers import ExpertPager
-from kernels.rotation import Rotation, rotated
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 # The smallest sum that shares of experts are divided by.
 _LEAST_SUM = 2.0**-14

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernels.ops.pagers import Pager
 from kernels.ops.running import Pass
-from kernels.pagers import Pager
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 
 from kernels.ops.linear import LoraDelta, checked_linear, lora_term
 from kernels.ops.running import Pass
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)

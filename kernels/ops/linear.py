@@ -9,10 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.ops.hadamard import transform_of
+from kernels.ops.rotation import Rotation, rotated
 from kernels.ops.running import Pass
 from kernels.ops.table import Table, dtype_name
-from kernels.rotation import Rotation, rotated
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 # Weights decoded between two calls of a checkpoint, or at once in a product: about 5 ms.
 PIECE = 1 << 21

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, pieces
 from kernels.ops.table import Table
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, pieces
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -73,7 +73,7 @@ NO_TEXTS = {
         *("Noto Sans JP", "Source Han Sans JP", "Malgun Gothic", "Apple SD Gothic Neo"),
         *("Noto Sans CJK KR", "Noto Sans KR", "Source Han Sans KR"),
     },
-    "app/ui/transcript/controls.py": {
+    "app/ui/transcript/message/controls.py": {
         "link {…} {…}",
         "button {…} {…}",
         "word {…}",
@@ -102,7 +102,7 @@ FROM_TABLES = {
     "app/ui/settings/fields.py",
     "app/ui/settings/row.py",
     "app/ui/settings/shortcuts.py",
-    "app/ui/transcript/answer_card.py",
+    "app/ui/transcript/message/answer_card.py",
     "app/ui/window.py",
 }
 

@@ -26,13 +26,13 @@ import torch
 import cuda_ahead as ahead
 from kernels.cuda import adapters, attention, experts, heads, launch, sampling, states, weights
 from kernels.cuda.heads import HeadGates, HeadNorms
-from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, weight_bytes
-from kernels.kv_pages import KVLayout
-from kernels.layer_state import ConvState, LayerShape, RecurrentState
 from kernels.ops import Activation, LoraDelta, Recurrence, ShortConv
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Gating, Routing
+from kernels.states.kv_pages import KVLayout
+from kernels.states.layer_state import ConvState, LayerShape, RecurrentState
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 CAPABILITIES = (80, 89, 90)
 TARGET = Path(__file__).with_suffix(".md")

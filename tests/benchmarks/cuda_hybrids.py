@@ -104,8 +104,8 @@ def _family(name: str, quantization: str) -> None:
     from kernels import cuda
     from kernels.backends import KNOWN
     from kernels.cuda.program import Recorded
-    from kernels.interpreter import Interpreter
     from kernels.ops import Segment
+    from kernels.programs.interpreter import Interpreter
 
     backend, host = cuda.backend_on(device()), KNOWN["reference"]
     right = family_models.small(name, host, quantization, torch.float16)
@@ -144,7 +144,7 @@ def _family(name: str, quantization: str) -> None:
 
 def _commit(program: object, tables: Iterable[object], position: int) -> None:
     """As `Sequence.commit`: the state before a step inside a page is dropped."""
-    from kernels.layer_state import AT_END, PAGE_TOKENS
+    from kernels.states.layer_state import AT_END, PAGE_TOKENS
 
     if position % PAGE_TOKENS == 0:
         return
@@ -164,8 +164,8 @@ def speed(name: str, lock: str) -> None:
     from cuda_clock import clock
     from kernels import cuda
     from kernels.cuda.program import Recorded
-    from kernels.interpreter import Interpreter
     from kernels.ops import Segment
+    from kernels.programs.interpreter import Interpreter
 
     model, format = name.split()
     backend, timer = cuda.backend_on(device()), clock()

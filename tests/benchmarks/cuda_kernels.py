@@ -26,16 +26,16 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / 
 from torch import Tensor
 
 import blocks
-from kernels import reference
+from kernels.backend import reference
+from kernels.backend.device_sampling import UNDECIDED, DeviceSampling
 from kernels.cuda import attention, experts, launch, sampling, weights
 from kernels.cuda.attention import CudaHeads
-from kernels.device_sampling import UNDECIDED, DeviceSampling
-from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
-from kernels.layer_state import LayerShape
 from kernels.ops import COMMON_ACTIVATIONS, Activation
-from kernels.weight import Weight
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
+from kernels.states.layer_state import LayerShape
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 MOST_ERROR = 5e-4  # normalized mean square error of products
 # Of attention, by the type of the pages.

@@ -42,15 +42,15 @@ from cuda_model import (
     sequence,
 )
 from kernels import cuda
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
 from kernels.backends import KNOWN
 from kernels.cuda import attention, launch
 from kernels.cuda.program import Recorded
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
 from kernels.ops import Segment
-from kernels.quantizers import QUANTIZERS
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.weights.formats import by_name
+from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.weight import Weight
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("cuda.md")

@@ -21,8 +21,8 @@ import torch
 
 import blocks
 from kernels.cpu import library, weights
-from kernels.formats import FORMATS, Format
-from kernels.weight import Weight
+from kernels.weights.formats import FORMATS, Format
+from kernels.weights.weight import Weight
 
 NAMES = ("Q4_0", "Q8_0", "Q4_K", "Q6_K", "TQ2_0", "Q1_0", "F16")
 TOKENS = (1, 2, 3, 4, 5, 8, 12, 16)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import tiny  # noqa: E402
-from kernels.formats import Format, by_name  # noqa: E402
+from kernels.weights.formats import Format, by_name  # noqa: E402
 
 Tensor = tuple[str, tuple[int, ...], str]  # name, shape, and "" or a format of its own
 Tensors = Iterator[Tensor]

@@ -26,7 +26,7 @@ from app.chat.network import Outside
 from app.domain.message import Message, MessageState
 from app.state.connections import EngineState
 from app.ui.settings.fields import LineField
-from app.ui.transcript.endings import ending
+from app.ui.transcript.message.endings import ending
 from stage import Stage
 
 SECONDS = 120.0

@@ -45,7 +45,7 @@ from engine_bench import (
     with_printable_output,
 )
 from fake_gpu import LABEL, FakeGpu
-from kernels.refusal import Reason
+from kernels.backend.refusal import Reason
 
 pytestmark = pytest.mark.sweep
 

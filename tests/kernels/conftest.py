@@ -12,7 +12,7 @@ from torch import Tensor
 import blocks
 from chosen_backend import ops
 from kernels.cpu import library
-from kernels.formats import Format
+from kernels.weights.formats import Format
 
 # Triton, and the guarded memory of Metal's shaders on the processor, are not made for Windows.
 collect_ignore = ["cuda", "metal"] if sys.platform == "win32" else []

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import paging
 from chosen_backend import ops
-from kernels.kv_pages import PagedKV
+from kernels.states.kv_pages import PagedKV
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import reference
-from kernels.backend import OTHER_OPS, Backend
+from kernels.backend import reference
+from kernels.backend.backend import OTHER_OPS, Backend
 from kernels.backends import BACKENDS, NAMES, choose
-from kernels.formats import FORMATS, by_name
 from kernels.ops import Softcap
-from kernels.weight import Weight
+from kernels.weights.formats import FORMATS, by_name
+from kernels.weights.weight import Weight
 
 REFERENCE = BACKENDS["reference"]
 REPOSITORY = Path(__file__).parents[2]

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from kernels.backends import BACKENDS
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
 from kernels.ops import Embed, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 D, V, EPSILON = 48, 9, 1e-5

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from kernels import backends
 from kernels.cpu import library
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout, PageTable
-from kernels.layer_state import PAGE_TOKENS, LayerShape, needed_pages
 from kernels.ops import Attend, Columns, Segment
-from kernels.program import Program
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout, PageTable
+from kernels.states.layer_state import PAGE_TOKENS, LayerShape, needed_pages
 
 H, K, C = 4, 2, 8
 SCALE = 0.4

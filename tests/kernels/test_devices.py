@@ -9,7 +9,7 @@ import pytest
 
 from fake_driver import FakeDriver
 from kernels import devices
-from kernels.refusal import Reason
+from kernels.backend.refusal import Reason
 
 TRITON = pytest.mark.skipif(sys.platform != "linux", reason="Triton is installed on Linux alone")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from chosen_backend import ops
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library
 from kernels.ops import Activation, attend
 

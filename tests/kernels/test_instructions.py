@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
 from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu.operations import kind_of
 from kernels.cpu.schema import OpKind
-from kernels.interpreter import Interpreter
-from kernels.not_lowerable import NotLowerable
 from kernels.ops import Fetch, InPlace, Instruction, Pass
 from kernels.ops.in_place import op_name
-from kernels.program import Program
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program
 from paging import no_attention
 
 TESTS = Path(__file__).parent

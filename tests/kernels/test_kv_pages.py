@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape, PagedKV, PageTable, encoded
-from kernels.quantized_kv import QuantizedKV
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape, PagedKV, PageTable, encoded
+from kernels.states.quantized_kv import QuantizedKV
 
 DTYPES = (torch.float32, torch.float16, torch.int8)
 SHAPES = (

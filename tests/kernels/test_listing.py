@@ -12,7 +12,8 @@ import every_architecture
 import tiny
 from engine.cli.program import program_of
 from engine.loading.loader import LoadedModel, load
-from kernels import backends, listing
+from kernels import backends
+from kernels.backend import listing
 
 needs_cpu = pytest.mark.skipif("cpu" not in backends.BACKENDS, reason="no native kernels here")
 

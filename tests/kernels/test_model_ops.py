@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from kernels.backends import BACKENDS
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
 from kernels.ops import (
     Activation,
     Columns,
@@ -28,9 +26,11 @@ from kernels.ops import (
     Segment,
     Xielu,
 )
-from kernels.program import Program
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Gating, Routing
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention, stored, tables
 
 OPS = BACKENDS["reference"].ops

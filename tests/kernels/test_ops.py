@@ -10,9 +10,9 @@ from torch import Tensor
 
 import paging
 from chosen_backend import ops
-from kernels.formats import by_name
 from kernels.ops import Activation, GaussianTopK, InPlace, MatchMagnitude, Softcap
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 MATRIX = Weight(torch.ones(5, 8), by_name("F32"), (5, 8))
 VECTOR = Weight(torch.ones(1, 8), by_name("F32"), (8,))

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from kernels.backends import BACKENDS
-from kernels.formats import FORMATS, Format
-from kernels.weight import Storage, Weight
+from kernels.weights.formats import FORMATS, Format
+from kernels.weights.weight import Storage, Weight
 
 BACKEND = BACKENDS.get("cpu", BACKENDS["reference"])
 ROWS = (1, 15, 16, 17, 65, 100)

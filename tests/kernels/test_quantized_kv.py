@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chosen_backend import ops
-from kernels.quantized_kv import QuantizedKV, hadamard
+from kernels.states.quantized_kv import QuantizedKV, hadamard
 from paging import stored
 from rotation import rotation
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.formats import FORMATS, by_name
-from kernels.quantizers import QUANTIZERS
+from kernels.weights.formats import FORMATS, by_name
+from kernels.weights.quantizers import QUANTIZERS
 
 # Root of the squared error over the number of values, of a cosine, as ggml's own test measures it.
 LIMITS = {

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from blocks import decoded
 from chosen_backend import ops
-from kernels.formats import FORMATS, Format, by_name
 from kernels.ops import Activation, Softcap
-from kernels.weight import Storage, Weight
+from kernels.weights.formats import FORMATS, Format, by_name
+from kernels.weights.weight import Storage, Weight
 
 LayerKV = Callable[[Format, int, int], Tensor]
 

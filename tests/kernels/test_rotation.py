@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.backends import BACKENDS
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.not_lowerable import NotLowerable
 from kernels.ops import Activation, Embed, Experts, Instruction, Linear, LoraDelta, Segment
-from kernels.program import Program
-from kernels.rotation import Rotation, hadamard, rotated, rotated_back
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation, hadamard, rotated, rotated_back
+from kernels.ops.routing import Routing
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 T, D, F = 5, 48, 32

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chosen_backend import ops
-from kernels.routing import Routing
+from kernels.ops.routing import Routing
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.backend.stages import StagedProgram, record, recorded_stages, split
+from kernels.backend.torch_backend import torch_backend
 from kernels.backends import BACKENDS
 from kernels.cpu import library
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
 from kernels.ops import Add, Embed, Linear, Norm, Segment, Softcap, Transfer
-from kernels.placement import Placement
-from kernels.program import Program, Recorded
-from kernels.stages import StagedProgram, record, recorded_stages, split
-from kernels.torch_backend import torch_backend
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program, Recorded
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 ONE, TWO = BACKENDS["reference"], torch_backend("cpu")

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.backends import BACKENDS
-from kernels.kv_pages import KVLayout, PagedState, PageTable, pieces
-from kernels.layer_state import (
+from kernels.ops import Recurrence
+from kernels.states.kv_pages import KVLayout, PagedState, PageTable, pieces
+from kernels.states.layer_state import (
     AT_END,
     ConvState,
     LayerShape,
@@ -21,7 +22,6 @@ from kernels.layer_state import (
     SharedState,
     needed_pages,
 )
-from kernels.ops import Recurrence
 
 OPS = BACKENDS["reference"].ops
 

@@ -9,9 +9,6 @@ import torch
 from torch import Tensor
 
 from kernels.backends import BACKENDS
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
 from kernels.ops import (
     AddToStreams,
     Columns,
@@ -23,8 +20,11 @@ from kernels.ops import (
     ScaleChannels,
     Segment,
 )
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 TOKENS, WIDTH, STREAMS = 7, 6, 3
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels.backend.selfcheck import KernelChecker
+from kernels.backend.torch_backend import available_bytes, torch_backend, used_bytes
 from kernels.backends import BACKENDS, choose
-from kernels.formats import FORMATS, Format
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.ops import Activation, Softcap
-from kernels.routing import Routing
-from kernels.selfcheck import KernelChecker
-from kernels.torch_backend import available_bytes, torch_backend, used_bytes
-from kernels.weight import Storage, Weight
+from kernels.ops.routing import Routing
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.weights.formats import FORMATS, Format
+from kernels.weights.weight import Storage, Weight
 from other_device import DEVICE, Elsewhere, MixedDevices, OtherDevice
 from paging import POISON
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.formats import FORMATS, Format, by_name
-from kernels.weight import Weight
+from kernels.weights.formats import FORMATS, Format, by_name
+from kernels.weights.weight import Weight
 
 LayerKV = Callable[[Format, int, int], Tensor]
 

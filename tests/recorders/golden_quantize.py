@@ -29,7 +29,7 @@ import tiny
 from chosen_backend import ops
 from engine.cli.quantize import quantize
 from engine.loading.loader import load
-from kernels.quantizers import QUANTIZERS
+from kernels.weights.quantizers import QUANTIZERS
 from llama_server import Refusal, ask, serving, version
 from sessions import open_session
 

@@ -17,7 +17,7 @@ import numpy as np
 from gguf import GGUFWriter
 from numpy.typing import NDArray
 
-from kernels.formats import by_name
+from kernels.weights.formats import by_name
 
 Bytes = NDArray[np.uint8]
 Random = np.random.Generator

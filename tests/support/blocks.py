@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels import cpu
-from kernels.formats import FORMATS, Format
+from kernels.weights.formats import FORMATS, Format
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernels import backends
-from kernels.reference import DECODING_BYTES
+from kernels.backend.reference import DECODING_BYTES
 
 
 class _ChosenOps:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from kernels.cuda import weights
-from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS, arrays, layout_of, weight_bytes
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
-from kernels.layer_state import LayerShape
 from kernels.ops import Activation, Add, Attend, Embed, Gate, Instruction, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PageTable
+from kernels.states.layer_state import LayerShape
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 EPSILON = 1e-6
 ROPE_BASE = 1e6

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import devices, reference
-from kernels.backend import Backend
+from kernels import devices
+from kernels.backend import reference
+from kernels.backend.backend import Backend
+from kernels.backend.refusal import Reason, Refusal
+from kernels.backend.torch_backend import torch_backend
 from kernels.backends import KNOWN
-from kernels.refusal import Reason, Refusal
-from kernels.torch_backend import torch_backend
 
 LABEL = "Fake GPU"
 PLACE = torch.device("cpu", 0)

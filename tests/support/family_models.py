@@ -27,13 +27,13 @@ from engine.models import architecture
 from engine.models.config import read_config
 from engine.models.forward import forward_program
 from engine.models.weights import Weights
-from kernels.backend import Backend
-from kernels.formats import by_name
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
-from kernels.placement import Placement
-from kernels.program import Program
-from kernels.quantizers import QUANTIZERS
-from kernels.weight import Weight
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PageTable
+from kernels.weights.formats import by_name
+from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.weight import Weight
 
 
 class QuantizedWeights(Weights):

@@ -12,8 +12,8 @@ from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool
 from engine.state.sequence import Sequence
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
+from kernels.programs.interpreter import Interpreter
+from kernels.states.kv_pages import KVLayout
 
 
 def logits(

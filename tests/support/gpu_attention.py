@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.gpu.heads import Heads
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
-from kernels.layer_state import LayerShape
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
+from kernels.states.layer_state import LayerShape
 from poisoned_pool import poisoned
 
 TYPES = (torch.float32, torch.float16, torch.int8)  # of a cache

@@ -15,11 +15,11 @@ from engine.messages import CacheType
 from engine.models.forward import forward_program
 from engine.state.sequence import Sequence
 from gpu_results import check_close
-from kernels.backend import Backend
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import PAGE_TOKENS, PageTable
+from kernels.backend.backend import Backend
 from kernels.ops import Segment
-from kernels.program import Program, Recorded
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program, Recorded
+from kernels.states.kv_pages import PAGE_TOKENS, PageTable
 
 
 class Decoding:

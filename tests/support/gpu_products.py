@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import gpu_results
-from kernels.formats import Format, by_name
-from kernels.weight import Weight
+from kernels.weights.formats import Format, by_name
+from kernels.weights.weight import Weight
 
 MakeRows = Callable[[Format, int, int], Tensor]  # of a format, rows and columns
 

@@ -9,20 +9,20 @@ import torch
 from cuda_kernels import Checks, nmse
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.backends import KNOWN
 from kernels.cuda import attention, experts, heads, launch, states
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.cuda.lowering import Lowering
 from kernels.cuda.states import RecurrenceOperands, Steps
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, PageTable
-from kernels.layer_state import ConvState, FixedState, LayerShape, RecurrentState
 from kernels.ops import Activation, Add, Experts, Linear, Recurrence, Segment, ShortConv
-from kernels.program import Program
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Gating, Routing
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, PageTable
+from kernels.states.layer_state import ConvState, FixedState, LayerShape, RecurrentState
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 POSITIONS = (0, 1, 255, 256, 4000)  # the first token, and about the ends of pages
 MOST = 1e-9

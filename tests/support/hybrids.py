@@ -17,14 +17,14 @@ from engine.models.feed_forward import GatedMLP
 from engine.models.layers import Block, Decoder
 from engine.models.mixers import Attention, DeltaNet, ShortConvolution
 from engine.models.parts import Convolution, Norm, Projection, Rope
-from kernels import reference
-from kernels.backend import Backend
-from kernels.formats import by_name
-from kernels.kv_pages import PagedKV
+from kernels.backend import reference
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
 from kernels.ops import Activation
-from kernels.placement import Placement
-from kernels.quantized_kv import QuantizedKV
-from kernels.weight import Weight
+from kernels.states.kv_pages import PagedKV
+from kernels.states.quantized_kv import QuantizedKV
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 D, F = 24, 32  # model width, feed-forward width
 HEADS, KV_HEADS, HEAD_WIDTH = 4, 2, 8

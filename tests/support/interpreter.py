@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from kernels import backends, interpreter
+from kernels import backends
 from kernels.ops import Segment
-from kernels.program import Program
+from kernels.programs import interpreter
+from kernels.programs.program import Program
 
 
 class Interpreter(interpreter.Interpreter):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, StateLayer
-from kernels.quantized_kv import QuantizedKV
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PagedState, StateLayer
+from kernels.states.quantized_kv import QuantizedKV
 
 Stored = Tensor | QuantizedKV
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from engine.adapters.delta import EMBEDDING
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection
-from kernels.formats import by_name
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from tiny_lora import Pairs
 
 Changes = Mapping[str, NDArray[np.float64]]  # GGUF tensor name to delta W, [out, in]

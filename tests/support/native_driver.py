@@ -20,12 +20,12 @@ from torch import Tensor
 
 import blocks
 import paging
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu.schema import NativeActivation
-from kernels.formats import Format, decode_rows
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV
 from kernels.ops import Activation
 from kernels.ops.softcap import softcap
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV
+from kernels.weights.formats import Format, decode_rows
 
 DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)

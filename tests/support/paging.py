@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape, PagedKV, PageTable
-from kernels.quantized_kv import BLOCK, QuantizedKV
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape, PagedKV, PageTable
+from kernels.states.quantized_kv import BLOCK, QuantizedKV
 from rotation import rotation
 
 POISON = 0xFF  # in every byte: NaN in every float type

@@ -10,8 +10,8 @@ from engine.messages import CacheType
 from engine.models import architecture
 from engine.models.config import read_config
 from engine.models.weights import Weights
-from kernels.backend import Backend
-from kernels.placement import Placement
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
 from sessions import session_over
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.state.pages import Page, PagePool
 from engine.state.prefix_tree import Node, PrefixTree
 from engine.state.sequence import Sequence
-from kernels.kv_pages import KVLayout
+from kernels.states.kv_pages import KVLayout
 
 _POISON = 0xFF  # NaN in f32 and f16, -1 in codes
 

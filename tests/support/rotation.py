@@ -1,6 +1,6 @@
 """Reference Hadamard matrix that rotates keys and values before 8-bit quantization.
 
-Built from Sylvester's definition, unlike `kernels.quantized_kv.hadamard`, which adds and subtracts.
+Built from Sylvester's definition, unlike `kernels.states.quantized_kv.hadamard`, which adds and subtracts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blocks import f8_e4m3, f8_e5m2
-from kernels.formats import Format
+from kernels.weights.formats import Format
 
 Array = NDArray[Any]
 

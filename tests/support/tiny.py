@@ -21,7 +21,7 @@ from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 from numpy.typing import NDArray
 
 from engine.gguf.reader import GGUFFile
-from kernels.formats import Format, by_name
+from kernels.weights.formats import Format, by_name
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + "

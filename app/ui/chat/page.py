@@ -31,7 +31,7 @@ from app.ui.documents.fit import FitLine
 from app.ui.documents.indexing_line import IndexingLine
 from app.ui.documents.search_model import SearchModelLine
 from app.ui.theme.palette import Palette
-from app.ui.transcript.instructions import instructions_message
+from app.ui.transcript.message.instructions import instructions_message
 from app.ui.transcript.view import Transcript
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, TextButton, set_property

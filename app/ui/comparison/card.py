@@ -20,7 +20,7 @@ from app.ui.comparison.values import CapabilitiesOf, Mixes, Models, with_mix, wi
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
-from app.ui.transcript.differences import differences
+from app.ui.transcript.message.differences import differences
 from app.ui.widgets.controls import (
     ElidedLabel,
     IconButton,

@@ -18,7 +18,7 @@ from app.ui.widgets.popover import Popover
 if TYPE_CHECKING:
     from app.ui.comparison.card import ComparisonCard
     from app.ui.comparison.values import CapabilitiesOf, Mixes, Models
-    from app.ui.transcript.answer_card import AnswerCard
+    from app.ui.transcript.message.answer_card import AnswerCard
 
 
 class AnswerCards(QObject):
@@ -54,7 +54,7 @@ class AnswerCards(QObject):
         message = self._state.message(message_id)
         if message is None:
             return
-        from app.ui.transcript.answer_card import CARD_WIDTH, AnswerCard
+        from app.ui.transcript.message.answer_card import CARD_WIDTH, AnswerCard
 
         if self.details is None:
             self.details = AnswerCard()

@@ -40,8 +40,8 @@ from app.ui.blocks.text import units
 from app.ui.blocks.typesetting import TYPESETTER, Picture
 from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import BODY, TEXT_FONT
+from app.ui.transcript.message.placed_block import PlacedBlock, gap, indent, level_indent
 from app.ui.transcript.paint import paint_marker
-from app.ui.transcript.placed_block import PlacedBlock, gap, indent, level_indent
 
 _PIXELS = 96  # an inch
 _DOTS = 1200  # an inch of the file: Qt places letters at whole dots

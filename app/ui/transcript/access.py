@@ -24,10 +24,10 @@ from shiboken6 import isValid
 from app.domain.message import Message, MessageState
 from app.system.translation import tr, trn
 from app.ui.transcript import memory_line
-from app.ui.transcript.controls import Control, Controls
-from app.ui.transcript.endings import ending
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.transcript.message.controls import Control, Controls
+from app.ui.transcript.message.endings import ending
+from app.ui.transcript.message.message_tools import adapters_in_words
 from app.ui.widgets.accessibility import NO_INTERFACE
 from engine import Role
 

@@ -15,9 +15,9 @@ from PySide6.QtWidgets import QWidget
 from app.domain.parts import Parts
 from app.state.attachments import Attachment
 from app.ui.blocks.style import ReadingStyle
-from app.ui.transcript.message_editor import AnswerEditor, MessageEditor
-from app.ui.transcript.message_stack import MessageListLayout
-from app.ui.transcript.message_view import CARD_SHARE
+from app.ui.transcript.message.message_editor import AnswerEditor, MessageEditor
+from app.ui.transcript.message.message_stack import MessageListLayout
+from app.ui.transcript.message.message_view import CARD_SHARE
 from engine import Role
 
 

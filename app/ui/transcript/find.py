@@ -21,8 +21,8 @@ from app.ui.blocks.formula import ScrollingView
 from app.ui.blocks.style import CODE_PADDING
 from app.ui.blocks.text import units
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_view import MessageView
-from app.ui.transcript.placed_block import PlacedBlock
+from app.ui.transcript.message.message_view import MessageView
+from app.ui.transcript.message.placed_block import PlacedBlock
 
 SLICE = 0.008  # seconds of searching between two events
 AGAIN_MILLISECONDS = 150  # after a change of a message it is searched again

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer
 
 from app.ui.blocks.typesetting import TYPESETTER
-from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.message.message_stack import MessageListLayout
 from app.ui.transcript.scroll import Scroller
 
 INTERVAL = 60  # milliseconds between two layouts

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.ui.blocks.code import CodeView
 from app.ui.transcript.formulas import FormulaUpdates
-from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.message.message_stack import MessageListLayout
 from app.ui.transcript.scroll import Scroller
 
 SLICE = 0.008  # seconds between two events

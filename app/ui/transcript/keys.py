@@ -10,8 +10,8 @@ from __future__ import annotations
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 
-from app.ui.transcript.controls import Control, Controls
 from app.ui.transcript.layout import TranscriptLayout
+from app.ui.transcript.message.controls import Control, Controls
 
 
 class Keys(QObject):

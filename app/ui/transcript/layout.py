@@ -16,9 +16,9 @@ from app.domain.message import MessageState
 from app.markdown.blocks import passage_number
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
-from app.ui.transcript.differences import differences, settings_of
-from app.ui.transcript.message_stack import MessageListLayout
-from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.message.differences import differences, settings_of
+from app.ui.transcript.message.message_stack import MessageListLayout
+from app.ui.transcript.message.message_view import MessageView
 from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.selection import Selection, Spot
 

@@ -21,16 +21,23 @@ from app.ui.blocks.style import CODE_PADDING, DEEPEST_INDENT, ReadingStyle, mixe
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
-from app.ui.transcript import column_header, memory_line, message_tools
-from app.ui.transcript.controls import Control
+from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.find import Finder, Match
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_tools import Tool
-from app.ui.transcript.message_view import ROW_TEXT, MessageView
-from app.ui.transcript.placed_block import BOX_WIDTH, ROW_INDENT, PlacedBlock, indent, level_indent
+from app.ui.transcript.message import message_tools
+from app.ui.transcript.message.controls import Control
+from app.ui.transcript.message.message_tools import Tool
+from app.ui.transcript.message.message_view import ROW_TEXT, MessageView
+from app.ui.transcript.message.placed_block import (
+    BOX_WIDTH,
+    ROW_INDENT,
+    PlacedBlock,
+    indent,
+    level_indent,
+)
+from app.ui.transcript.message.sections import Kind, Row
 from app.ui.transcript.pointer import Pointer
-from app.ui.transcript.sections import Kind, Row
 from app.ui.transcript.tools import Tools
 
 DOT = 8.0  # pixels: diameter of the dot at the end of a streaming answer

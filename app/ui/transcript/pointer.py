@@ -15,7 +15,7 @@ from app.ui.blocks.blocks import BlockButton, ButtonHolder
 from app.ui.blocks.formula import FormulaHolder, ScrollingView
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_tools import Tool
+from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.selection import Spot
 from app.ui.transcript.tools import Tools
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QScrollBar, QWidget
 
-from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.message.message_stack import MessageListLayout
 
 FOLLOW = 12  # pixels: closer to the end the view follows new text
 FAR = 100  # pixels: farther from the end the jump button is shown

@@ -13,7 +13,7 @@ from app.markdown.blocks import Block, Code, Heading, Paragraph, Run
 from app.markdown.export import to_html, to_markdown
 from app.ui.blocks.blocks import BlockView
 from app.ui.blocks.text import cut_runs
-from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.message.message_view import MessageView
 from engine import Role
 
 Spot = tuple[int, int, int]  # message, part, position

@@ -12,11 +12,11 @@ from app.domain.message import AnswerAgain
 from app.domain.parts import clipboard_text
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.passage import PassageView
-from app.ui.transcript import message_tools
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_tools import Tool
-from app.ui.transcript.message_view import MessageView
-from app.ui.transcript.sections import Kind
+from app.ui.transcript.message import message_tools
+from app.ui.transcript.message.message_tools import Tool
+from app.ui.transcript.message.message_view import MessageView
+from app.ui.transcript.message.sections import Kind
 from engine import Role
 
 DONE = 1400  # milliseconds for which a used tool shows a tick

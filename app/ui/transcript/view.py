@@ -37,15 +37,15 @@ from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
-from app.ui.transcript.controls import Controls
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
 from app.ui.transcript.idle import IdleLayout
-from app.ui.transcript.instructions import ID
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message_stack import MessageListLayout
+from app.ui.transcript.message.controls import Controls
+from app.ui.transcript.message.instructions import ID
+from app.ui.transcript.message.message_stack import MessageListLayout
 from app.ui.transcript.paint import ViewPainter
 from app.ui.transcript.pointer import Pointer
 from app.ui.transcript.scroll import Scroller

@@ -15,7 +15,7 @@ from engine.models.parts import Projection, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 _EMBEDDING, _TYPES = "token_embd.weight", "token_types.weight"
 _SEPARATOR = 102  # of BERT's vocabulary

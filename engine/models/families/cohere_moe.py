@@ -19,7 +19,7 @@ from engine.models.rope import no_rope, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

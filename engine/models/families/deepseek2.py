@@ -17,7 +17,7 @@ from engine.models.mixtures import mixture_block, shared_width
 from engine.models.rope import magnitude, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 _GLM_LAYERS, _GLM_VOCABULARY = (47, 48), 154_880  # early files of GLM-4.7-Flash state no gating
 

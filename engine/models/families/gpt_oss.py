@@ -16,7 +16,7 @@ from engine.models.parts import Rope
 from engine.models.rope import rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Gating, Routing
+from kernels.ops.routing import Gating, Routing
 
 _LIMIT = 7.0  # of gates and ups, which no key of the file states
 

@@ -25,7 +25,7 @@ from engine.models.parts import Convolution, Rope
 from engine.models.rope import rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Gating, Routing
+from kernels.ops.routing import Gating, Routing
 
 _SIGMOID = 2  # value of `expert_gating_func`
 

@@ -22,8 +22,8 @@ from engine.models.parts import Norm, Rope
 from engine.models.rope import no_rope, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.layer_state import PAGE_TOKENS
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
+from kernels.states.layer_state import PAGE_TOKENS
 
 # What no key states: of every fourth layer without RoPE, and of the chunks of the others.
 _NO_ROPE_EVERY, _CHUNK = 4, 8_192

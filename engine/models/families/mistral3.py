@@ -16,7 +16,7 @@ from engine.models.mixtures import mixture_block
 from engine.models.rope import rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

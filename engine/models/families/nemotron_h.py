@@ -20,7 +20,7 @@ from engine.models.mixers import Mixer
 from engine.models.rope import no_rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Gating, Routing
+from kernels.ops.routing import Gating, Routing
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

@@ -9,7 +9,7 @@ from engine.models.layers import Block, Decoder
 from engine.models.rope import rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.routing import Routing
+from kernels.ops.routing import Routing
 
 
 def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:

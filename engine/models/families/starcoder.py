@@ -11,7 +11,7 @@ from engine.models.parts import Rope
 from engine.models.rope import no_rope, rope
 from engine.models.weights import Weights
 from kernels.ops import Activation
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 
 def build_starcoder(file: GGUFFile, weights: Weights, context: int) -> Decoder:

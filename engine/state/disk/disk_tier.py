@@ -37,7 +37,7 @@ from engine.state.disk.sequence_file import SavedSequence
 from engine.state.disk.store import PageRead, PageStore
 from engine.state.pages import Page, storage_dtype
 from engine.state.sequence import Sequence as CachedSequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,9 @@ from typing import Protocol
 from engine.machine import disk_files
 from engine.state.disk.atomic import Checkpoint, Damaged, no_checkpoint, unreadable
 
-PAGE_TOKENS = 256  # as in kernels.layer_state: the window imports this module, and no kernels
+PAGE_TOKENS = (
+    256  # as in kernels.states.layer_state: the window imports this module, and no kernels
+)
 SUFFIX = ".page"
 _VERSION = 1
 _MAGIC = b"tokopage"

@@ -22,7 +22,7 @@ from engine.state.disk.atomic import Checkpoint, folder_lock, no_checkpoint
 from engine.state.disk.cleanup import RemovedFiles, Sweep
 from engine.state.disk.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
 from engine.state.disk.sequence_file import SavedSequence
-from kernels.layer_state import AT_END, needed_pages
+from kernels.states.layer_state import AT_END, needed_pages
 
 log = logging.getLogger(__name__)
 

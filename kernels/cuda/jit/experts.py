@@ -11,7 +11,7 @@ import triton.language as tl
 
 from kernels.cuda.jit.activations import gated_unit
 from kernels.cuda.jit.products import X_WORDS, rows_of, store_added, store_quantized
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 _X: tl.constexpr = tl.constexpr(X_WORDS)
 

@@ -1,4 +1,4 @@
-"""Functions of kernels that read and write KV pages, in the layout of `kernels.kv_pages`.
+"""Functions of kernels that read and write KV pages, in the layout of `kernels.states.kv_pages`.
 
 A page is given by its address, since a sequence's pages lie anywhere; `KEYS` and the like are byte
 offsets of a layer's parts in it. TYPE of the cache: 0 float32, 1 float16, 2 int8 with scales. C is
@@ -123,7 +123,7 @@ def rotated(
 
 @triton.constexpr_function
 def _span(width):
-    """Channels that are transformed together; see `kernels.quantized_kv.hadamard`."""
+    """Channels that are transformed together; see `kernels.states.quantized_kv.hadamard`."""
     return min(width & -width, 256)
 
 

@@ -1,7 +1,7 @@
 """Kernels of layers with a state of fixed size: gated linear recurrences, causal convolutions.
 
 A step of one token for each of some sequences reads the state before it from one page and writes
-the state after it to the next one, see `kernels.kv_pages.PagedState`; both addresses are read from
+the state after it to the next one, see `kernels.states.kv_pages.PagedState`; both addresses are read from
 device memory, so that a recorded launch serves any position. For a prompt the same arithmetic runs
 token after token with the state in registers; operands of the next token are loaded ahead.
 """

@@ -1,4 +1,4 @@
-// KV pages, in the layout of kernels/kv_pages.py, and the heads that are read and written there.
+// KV pages, in the layout of kernels/states/kv_pages.py, and the heads that are read and written there.
 //
 // Pages lie in at most CHUNKS buffers. An entry of a page table is the number of a buffer, from bit
 // 48 on, and where the page starts in it. Macros: TYPE of the cache, 0 float, 1 half, 2 char with
@@ -100,7 +100,7 @@ inline void copy_head(device const float *x, threadgroup float *y, uint lane) {
     for (uint c = lane; c < ROW; c += LANES) y[c] = c < C ? x[c] : 0.0f;
 }
 
-// Hadamard transform of a head, in the order of additions of kernels/quantized_kv.py.
+// Hadamard transform of a head, in the order of additions of kernels/states/quantized_kv.py.
 //
 // Its result is multiplied by `scale`, one over the square root of SPAN.
 inline void transform(threadgroup float *y, float scale, uint lane) {

@@ -12,7 +12,7 @@ using namespace metal;
 // indexed by a variable is not kept in registers.
 #define EACH(i, count) _Pragma("unroll") for (uint i = 0; i < uint(count); i++)
 
-// Of kernels/program.py, in its order.
+// Of kernels/programs/program.py, in its order.
 enum Activation { SILU, GELU, GELU_TANH };
 
 // The error function; absolute error 2e-7. Abramowitz and Stegun, 7.1.26.

@@ -13,7 +13,7 @@ import tiny_lora
 from app.domain.message import AnswerAgain, MessageState
 from app.settings.table import Settings
 from app.ui.panel.adapters import AdapterSection
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.message_tools import tools_for
 from engine import Role
 from real_stage import RealStage
 from stage import Stage, until

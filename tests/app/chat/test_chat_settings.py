@@ -210,8 +210,8 @@ def test_a_cut_document_is_called_incomplete(stage: Stage) -> None:
     assert message.state is MessageState.STOPPED
     assert message.details is not None
     assert message.details.incomplete
-    from app.ui.transcript.answer_card import exact_rows
-    from app.ui.transcript.endings import ending
+    from app.ui.transcript.message.answer_card import exact_rows
+    from app.ui.transcript.message.endings import ending
 
     assert ending(message).endswith("the document is incomplete")
     rows = dict(exact_rows(message))

@@ -14,9 +14,9 @@ from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, 
 from app.settings.table import Settings, load
 from app.state.chat import ModelFile, ModelPhase
 from app.store.store import Store
-from app.ui.transcript.answer_card import answer_rows
-from app.ui.transcript.endings import ending, short_ending
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.answer_card import answer_rows
+from app.ui.transcript.message.endings import ending, short_ending
+from app.ui.transcript.message.message_tools import tools_for
 from engine import (
     Chat,
     DraftKind,

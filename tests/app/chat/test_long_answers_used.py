@@ -16,7 +16,7 @@ from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState
 from app.domain.parts import SectionPart, clipboard_text
 from app.domain.transfer import ExportFormat
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.message_tools import tools_for
 from engine import FinishReason
 from long_stage import ask, asked, document, last, read_part, sections, settle, stages, write
 from stage import Stage, until

@@ -19,7 +19,7 @@ from app.domain.file_words import section_words
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart, prompt_text, rewritten_text
 from app.ui.file_dialogs import choose_place
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.message_tools import tools_for
 from engine import FinishReason, Priority
 from long_stage import WISH, ask, asked, document, last, read_part, sections, settle, stages, write
 from stage import Stage, until

@@ -13,7 +13,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, SectionPart, TextPart, rewritten_text
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.state.faults import explain
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.message_tools import tools_for
 from hostile_server import Reply, Server, Step, answer, chunk, error, json_reply, serving, stream
 from long_stage import document, read_part
 from remote_stage import Elsewhere

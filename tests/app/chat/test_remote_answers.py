@@ -18,8 +18,8 @@ from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.system.translation import isolated
 from app.ui.panel.content import PanelContent
 from app.ui.settings.fields import NumberField
-from app.ui.transcript.endings import ending
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.endings import ending
+from app.ui.transcript.message.message_tools import tools_for
 from engine import Chat
 from fake_search import FakeSearch, manual, page
 from fakes import MODEL

@@ -16,7 +16,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, Parts, PassagesPart, TextPart, prompt_text
 from app.domain.passages import passages_part
 from app.store.store import Store
-from app.ui.transcript.endings import ending
+from app.ui.transcript.message.endings import ending
 from engine import Chat, ModelLoaded, Role, Sampling
 from fake_search import FakeSearch, manual, page
 from fakes import MODEL

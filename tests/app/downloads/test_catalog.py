@@ -20,7 +20,7 @@ from app.settings.table import SETTINGS
 from engine import LayerGroup, ModelShape, supported_architectures
 from engine.models import ARCHITECTURES
 from engine.models.rope import SCALINGS
-from kernels.formats import FORMATS, UNSUPPORTED, by_name
+from kernels.weights.formats import FORMATS, UNSUPPORTED, by_name
 
 MODELS = catalog.load()
 FORMAT_NAMES = {row.name for row in FORMATS.values()}

@@ -13,7 +13,7 @@ from app.state.library import Offer
 from app.system import durations
 from app.ui.widgets import units as words
 from engine import BeginningFacts, Fault, FaultKind
-from kernels.formats import FORMATS
+from kernels.weights.formats import FORMATS
 
 GB = 1_000_000_000
 

@@ -17,7 +17,7 @@ from engine.adapters.stack import BaseModel, load_adapter
 from engine.gguf.reader import GGUFFile
 from engine.models import architecture
 from engine.models.weights import Weights
-from kernels.formats import FORMATS
+from kernels.weights.formats import FORMATS
 
 Q = "blk.0.attn_q.weight"
 UP = "blk.1.ffn_up.weight"

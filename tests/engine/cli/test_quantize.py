@@ -20,9 +20,9 @@ from engine.cli.commands import main
 from engine.cli.quantize import format_for, quantize
 from engine.errors import Cancelled, ModelFileError, RequestError
 from engine.gguf.reader import GGUFFile, TensorInfo
-from kernels.formats import by_name
-from kernels.quantizers import QUANTIZERS
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.weight import Weight
 from sessions import open_session
 
 

@@ -36,7 +36,7 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-o", "faulthandler_
 READ_AFTER_FREE = """
 import torch
 from kernels.cpu.ops import attention
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 layout, table = KVLayout([LayerShape(1, 32)], torch.float32), PageTable()
 table.append(torch.zeros(layout.bytes_per_page, dtype=torch.uint8))
 attention(torch.ones(1, 1, 32), PagedKV(layout.kv(0), table), 5, 1.0, 0, 0.0)

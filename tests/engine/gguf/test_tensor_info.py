@@ -12,8 +12,8 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
 from gguf_bytes import ARRAY, STRING, U32, array, entry, model, refusal, tensor, text
-from kernels.formats import FORMATS, by_name
-from kernels.weight import Weight
+from kernels.weights.formats import FORMATS, by_name
+from kernels.weights.weight import Weight
 
 Q2_0, E4M3, E5M2 = 42, 43, 44
 VERSION = "general.quantization_version"

@@ -15,8 +15,8 @@ from engine.gguf.reader import GGUFFile
 from engine.gguf.two_bit import OVERRIDE
 from engine.loading.loader import load
 from gguf_bytes import STRING, U32, entry, model, refusal, tensor, text
-from kernels.formats import by_name
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 NUMBER, ROWS, COLUMNS = 42, 9, 512
 VERSION = "general.quantization_version"

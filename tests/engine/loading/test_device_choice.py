@@ -16,7 +16,7 @@ from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DeviceFault, DevicePart
 from fake_gpu import LABEL, FakeGpu
 from kernels import devices
-from kernels.refusal import Reason
+from kernels.backend.refusal import Reason
 
 LAYERS = 4
 

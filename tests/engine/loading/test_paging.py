@@ -23,7 +23,7 @@ from engine.messages import CacheType, SlowReason
 from engine_bench import Bench, answer_text
 from kernels import cpu
 from kernels.backends import BACKENDS
-from kernels.weight import Weight
+from kernels.weights.weight import Weight
 
 LAYERS, CONTEXT = 12, 128
 NATIVE = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")

@@ -19,12 +19,12 @@ from engine.loading.placement import place, predict
 from engine.loading.preflight import identify
 from engine.messages import CacheType, SlowPart, SlowReason
 from kernels import cpu
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.backend.torch_backend import torch_backend
 from kernels.backends import BACKENDS
-from kernels.kv_pages import PAGE_TOKENS
-from kernels.placement import Placement
-from kernels.torch_backend import torch_backend
-from kernels.weight import Storage
+from kernels.states.kv_pages import PAGE_TOKENS
+from kernels.weights.weight import Storage
 from other_device import DEVICE, Elsewhere, OtherDevice
 
 pytestmark = pytest.mark.sweep
@@ -59,7 +59,7 @@ def own_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         def bytes_of(device: torch.device) -> int | None:
             return available if device == DEVICE else None
 
-        monkeypatch.setattr("kernels.torch_backend.available_bytes", bytes_of)
+        monkeypatch.setattr("kernels.backend.torch_backend.available_bytes", bytes_of)
 
     return give
 

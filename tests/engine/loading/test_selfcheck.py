@@ -27,8 +27,8 @@ from engine.models.weights import Weights
 from kernels import cpu
 from kernels.backends import BACKENDS
 from kernels.ops import Add
-from kernels.program import Program, Recorded
-from kernels.weight import Storage, Weight
+from kernels.programs.program import Program, Recorded
+from kernels.weights.weight import Storage, Weight
 
 pytestmark = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")
 

@@ -24,10 +24,10 @@ from engine.models.expert_pager import ExpertPager
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from kernels import backends
+from kernels.backend.placement import Placement
 from kernels.backends import BACKENDS
-from kernels.interpreter import Interpreter
-from kernels.placement import Placement
-from kernels.weight import Storage
+from kernels.programs.interpreter import Interpreter
+from kernels.weights.weight import Storage
 from sessions import session_over
 
 CONTEXT = 96

@@ -13,12 +13,12 @@ from blocks import random_blocks
 from chosen_backend import ops
 from engine.errors import ModelFileError
 from engine.models.file_table import FileTable
-from kernels.formats import Format, by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
 from kernels.ops import AddRows, Embed, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
+from kernels.weights.formats import Format, by_name
+from kernels.weights.weight import Weight
 
 ROWS, COLUMNS, OFFSET = 50, 512, 96
 

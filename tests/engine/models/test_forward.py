@@ -20,10 +20,10 @@ from engine.models.forward import forward_program
 from engine.models.layers import Decoder
 from engine.state.sequence import Sequence
 from interpreter import Interpreter
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
 from kernels.ops import Attend, Linear, Norm
-from kernels.program import Program, Recorded
-from kernels.quantized_kv import QuantizedKV
+from kernels.programs.program import Program, Recorded
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
+from kernels.states.quantized_kv import QuantizedKV
 from sessions import open_session
 
 ARCHITECTURES = ("llama", "qwen3", "gemma3")

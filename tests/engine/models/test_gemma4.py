@@ -142,7 +142,7 @@ def test_the_format_of_a_table_in_the_file_needs_no_kernel(tmp_path: Path) -> No
 
 
 def _format(name: str) -> Any:
-    from kernels.formats import by_name
+    from kernels.weights.formats import by_name
 
     return by_name(name)
 

@@ -17,7 +17,7 @@ from engine.models.feed_forward import MLP, Experts, GatedMLP
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention, ParallelMixers, ShortConvolution, StateSpace
 from kernels.ops import Activation
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 from outlines import Outline
 
 WIDTH, VOCABULARY = 64, 96

@@ -23,12 +23,13 @@ from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.state.pages import STATE_PAGES, bytes_for
 from hybrids import EXACT, HYBRIDS, WINDOW
-from kernels import cpu, reference
-from kernels.backend import Backend
+from kernels import cpu
+from kernels.backend import reference
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
 from kernels.backends import BACKENDS
-from kernels.kv_pages import KVLayout
-from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
-from kernels.placement import Placement
+from kernels.states.kv_pages import KVLayout
+from kernels.states.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
 
 V = 40
 

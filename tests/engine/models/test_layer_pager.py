@@ -29,9 +29,9 @@ from engine.models.layer_pager import LayerPager
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from kernels import backends
+from kernels.backend.placement import Placement
 from kernels.backends import BACKENDS
-from kernels.placement import Placement
-from kernels.weight import Storage
+from kernels.weights.weight import Storage
 from sessions import session_over
 
 pytestmark = pytest.mark.sweep

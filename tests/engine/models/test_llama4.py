@@ -18,7 +18,7 @@ from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.weights import Weights
 from kernels.backends import BACKENDS
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 D, C, F, E, V = 64, 16, 24, 4, 50
 KEYS = {

@@ -16,9 +16,9 @@ from engine.adapters.stack import NO_ADAPTERS
 from engine.core.runner import Rows
 from engine.messages import CacheType
 from engine.state.sequence import Sequence
-from kernels.placement import Placement
-from kernels.stages import StagedProgram
-from kernels.torch_backend import torch_backend
+from kernels.backend.placement import Placement
+from kernels.backend.stages import StagedProgram
+from kernels.backend.torch_backend import torch_backend
 from placed import layers_of, open_placed
 
 pytestmark = pytest.mark.sweep

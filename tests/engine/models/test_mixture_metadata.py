@@ -18,7 +18,7 @@ from engine.models.latent import read_widths
 from engine.models.rope import magnitude, rope
 from engine.models.routing import dense_layers, read_routing
 from engine.models.weights import Weights
-from kernels.routing import Gating
+from kernels.ops.routing import Gating
 
 MIXTURE = {
     "expert_count": 8,

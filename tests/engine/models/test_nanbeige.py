@@ -19,9 +19,9 @@ from engine.models import architecture
 from engine.models.layer_pager import LayerPager
 from engine.models.weights import Weights
 from kernels import backends
+from kernels.backend.placement import Placement
 from kernels.backends import BACKENDS
-from kernels.kv_pages import KVLayout
-from kernels.placement import Placement
+from kernels.states.kv_pages import KVLayout
 from sessions import open_session, session_over
 
 LAYERS, LOOPS, WIDTH = 3, 2, 32

@@ -17,13 +17,13 @@ from engine.adapters.stack import Stack, load_adapter
 from engine.core.runner import Runner
 from engine.core.session import Session
 from engine.models.forward import forward_program
-from kernels import stages
+from kernels.backend import stages
+from kernels.backend.placement import Placement
+from kernels.backend.torch_backend import torch_backend
 from kernels.backends import BACKENDS
-from kernels.interpreter import Interpreter
 from kernels.ops import Transfer
-from kernels.placement import Placement
-from kernels.program import Program
-from kernels.torch_backend import torch_backend
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
 from other_device import Elsewhere, MixedDevices, OtherDevice
 from placed import layers_of, open_placed, placement
 from sessions import session_over

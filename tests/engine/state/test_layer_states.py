@@ -26,7 +26,7 @@ from hybrid_bench import (
     page_bytes,
 )
 from hybrids import FIXED, HYBRIDS
-from kernels.layer_state import AT_END, needed_pages
+from kernels.states.layer_state import AT_END, needed_pages
 from poisoned_pool import PoisonedPool, check_references
 
 pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("one_torch_thread")]

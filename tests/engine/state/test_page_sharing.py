@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from engine.state.pages import OutOfPages
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
 from kv_writing import extend, holds_its_rows
 from poisoned_pool import PoisonedPool, check_references
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from engine.messages import CacheType
 from engine.state.pages import OutOfPages, PagePool, bytes_for, storage_dtype
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
-from kernels.quantized_kv import QuantizedKV, hadamard
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.states.quantized_kv import QuantizedKV, hadamard
 from kv_writing import write
 from poisoned_pool import PoisonedPool, poisoned
 

@@ -10,7 +10,7 @@ import torch
 from engine.state.pages import PagePool
 from engine.state.prefix_tree import Node, PrefixTree
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
 from kv_writing import extend, holds_its_rows
 from poisoned_pool import PoisonedPool, check_references, nodes
 

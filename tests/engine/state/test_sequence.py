@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.messages import CacheType
 from engine.state.pages import OutOfPages, Page, PagePool, storage_dtype
 from engine.state.sequence import Sequence
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, LayerShape
 from kv_writing import equal_rows, extend, holds_its_rows, sequence_rows, write
 from poisoned_pool import PoisonedPool
 

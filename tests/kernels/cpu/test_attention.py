@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 import paging
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, ops
-from kernels.kv_pages import PagedKV
-from kernels.quantized_kv import QuantizedKV
+from kernels.states.kv_pages import PagedKV
+from kernels.states.quantized_kv import QuantizedKV
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -14,7 +14,7 @@ import pytest
 import blocks
 from kernels.cpu import FORMATS as PACKED
 from kernels.cpu import build, library, schema
-from kernels.formats import FORMATS, Format
+from kernels.weights.formats import FORMATS, Format
 
 REPOSITORY = Path(__file__).parents[3]
 SCRIPT = REPOSITORY / "kernels" / "cpu" / "build.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, ops
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())

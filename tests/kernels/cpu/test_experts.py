@@ -12,14 +12,14 @@ import torch
 import blocks
 from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.not_lowerable import NotLowerable
 from kernels.ops import Activation, Embed, Experts, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.rotation import Rotation
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.ops.routing import Gating, Routing
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("instruction_set")]

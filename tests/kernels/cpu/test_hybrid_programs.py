@@ -17,11 +17,6 @@ import blocks
 import paging
 from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PageTable
-from kernels.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
-from kernels.not_lowerable import NotLowerable
 from kernels.ops import (
     Activation,
     Add,
@@ -51,9 +46,14 @@ from kernels.ops import (
     ShortConv,
     Xielu,
 )
-from kernels.program import Program
-from kernels.rotation import Rotation
-from kernels.weight import Weight
+from kernels.ops.rotation import Rotation
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PageTable
+from kernels.states.layer_state import AT_END, ConvState, LayerShape, RecurrentState, SharedState
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("instruction_set")]
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from blocks import PACKED
 from kernels.cpu import library, ops, weights
-from kernels.formats import Format
-from kernels.weight import Weight
+from kernels.weights.formats import Format
+from kernels.weights.weight import Weight
 
 LayerKV = Callable[[Format, int, int], Tensor]
 Shape = tuple[int, int, int]  # tokens, rows, columns

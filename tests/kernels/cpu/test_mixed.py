@@ -17,10 +17,10 @@ import blocks
 from chosen_backend import ops
 from kernels import cpu
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
 from kernels.ops import Activation, Add, Embed, Gate, Instruction, Linear, Norm, Segment
-from kernels.program import Program, Recorded
-from kernels.weight import Weight
+from kernels.programs.program import Program, Recorded
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 pytestmark = pytest.mark.usefixtures("instruction_set")

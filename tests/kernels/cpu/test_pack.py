@@ -15,7 +15,7 @@ import tiles
 from blocks import PACKED
 from kernels.cpu import library
 from kernels.cpu.schema import NativeWeight
-from kernels.formats import Format, by_name, decode_rows
+from kernels.weights.formats import Format, by_name, decode_rows
 
 LayerKV = Callable[[Format, int, int], Tensor]
 Pieces = list[tuple[int, int]]

@@ -14,16 +14,16 @@ from torch import Tensor
 from torch.nn import functional
 
 import paging
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, ops, program, weights
 from kernels.cpu.ops import FewOps
 from kernels.cpu.schema import NativeActivation, OpKind
-from kernels.formats import by_name
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.ops import Activation, Attend, Embed, InPlace, Segment, Xielu
 from kernels.ops.softcap import softcap
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from kernels.cpu import library, ops, weights
-from kernels.formats import by_name
 from kernels.ops import Activation, Softcap
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import stored
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())

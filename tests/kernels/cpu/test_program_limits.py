@@ -7,10 +7,10 @@ import torch
 
 from chosen_backend import ops
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
 from kernels.ops import Embed, Linear, Scale, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.program import Program
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 from paging import no_attention
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import reference, rotation
+from kernels.backend import reference
 from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu import ops as native
 from kernels.cpu.schema import MAX_STREAMS
-from kernels.ops import GaussianTopK, MatchMagnitude
+from kernels.ops import GaussianTopK, MatchMagnitude, rotation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernels.cpu import build, schema
-from kernels.kv_pages import PAGE_TOKENS
 from kernels.ops import Activation
+from kernels.states.kv_pages import PAGE_TOKENS
 
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "nk_weight": schema.NativeWeight,

@@ -15,12 +15,12 @@ import blocks
 import paging
 from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout, LayerShape, PageTable
 from kernels.ops import Add, Attend, Embed, Instruction, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout, LayerShape, PageTable
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -10,8 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from chosen_backend import ops
 from kernels.backends import BACKENDS
-from kernels.formats import FORMATS, Format
-from kernels.weight import Weight
+from kernels.weights.formats import FORMATS, Format
+from kernels.weights.weight import Weight
 from paging import stored
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import reference
+from kernels.backend import reference
 from kernels.cpu import library, ops
 from kernels.cpu.schema import MAX_TAPS
 from kernels.ops import Recurrence

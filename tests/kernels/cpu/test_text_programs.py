@@ -11,13 +11,13 @@ from torch import Tensor
 import blocks
 from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
-from kernels.not_lowerable import NotLowerable
 from kernels.ops import Activation, Add, Attend, Embed, Gate, Instruction, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -15,8 +15,8 @@ import torch
 
 from kernels.backends import BACKENDS
 from kernels.cpu import library, weights
-from kernels.formats import by_name
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.skipif(not library.available(), reason=library.reason())
 

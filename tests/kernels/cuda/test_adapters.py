@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from kernels.cuda.adapters import Terms
-from kernels.formats import by_name
 from kernels.ops import LoraDelta
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 
 def delta(rank: int, columns: int, rows: int, random: torch.Generator) -> LoraDelta:

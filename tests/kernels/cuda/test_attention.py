@@ -22,10 +22,11 @@ from gpu_attention import (
     wanted_step,
 )
 from gpu_results import check_close
-from kernels import cuda, reference
+from kernels import cuda
+from kernels.backend import reference
 from kernels.cuda import attention, launch
 from kernels.cuda.attention import CudaHeads
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 
 pytestmark = pytest.mark.sweep
 

@@ -17,14 +17,15 @@ from engine.messages import CacheType
 from fake_driver import FakeDriver
 from gpu_decoding import logits
 from gpu_products import MakeRows, energy_of, weight_of
-from kernels import backends, cuda, reference
-from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
-from kernels.formats import FORMATS
+from kernels import backends, cuda
+from kernels.backend import reference
+from kernels.backend.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
+from kernels.backend.refusal import Reason, Refusal
 from kernels.gpu.ops import has_kernel
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 from kernels.ops import Activation
-from kernels.refusal import Reason, Refusal
-from kernels.weight import Weight
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.weights.formats import FORMATS
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.sweep
 

@@ -11,16 +11,17 @@ from torch import Tensor
 
 from gpu_products import MakeRows, weight_of
 from gpu_results import check_close
-from kernels import cuda, reference
+from kernels import cuda
+from kernels.backend import reference
 from kernels.cuda import experts, launch, weights
 from kernels.cuda.lowering import Lowering
-from kernels.formats import by_name
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout
 from kernels.ops import Activation, Add, Experts, Linear, Segment
-from kernels.program import Program
-from kernels.routing import Gating, Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Gating, Routing
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.sweep
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gpu_results import check_close, guarded
-from kernels import reference
+from kernels.backend import reference
 from kernels.cuda import heads, launch
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.ops import Activation

@@ -20,11 +20,11 @@ from engine.state.pages import PagePool
 from engine.state.sequence import Sequence
 from gpu_results import check_close
 from kernels import cuda
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
 from kernels.cuda.program import Recorded
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import PAGE_TOKENS
-from kernels.program import Program
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import PAGE_TOKENS
 from launch_names import launches
 
 pytestmark = pytest.mark.sweep

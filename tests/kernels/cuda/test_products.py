@@ -16,12 +16,12 @@ from torch.nn import functional
 import gpu_products
 from gpu_products import MakeMatrix, MakeRows, energy_of, matrices
 from gpu_results import guarded
-from kernels import reference
+from kernels.backend import reference
 from kernels.cuda import launch, weights
-from kernels.formats import by_name
 from kernels.gpu.layout import FORMATS
 from kernels.ops import COMMON_ACTIVATIONS, Activation
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 pytestmark = pytest.mark.sweep
 

@@ -26,11 +26,11 @@ from kernels import cuda
 from kernels.cuda.graphs import Replay, Step
 from kernels.cuda.program import Recorded
 from kernels.cuda.sampling import CudaSampler
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout, LayerShape
 from kernels.ops import Add, Attend, Embed, Linear, Norm, Segment
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout, LayerShape
+from kernels.weights.weight import Weight
 from launch_names import launches
 
 pytestmark = pytest.mark.sweep

@@ -14,8 +14,8 @@ from torch import Tensor
 from engine.messages import Sampling
 from engine.sampling import Sampler
 from engine.sampling.random_stream import draw_bits
+from kernels.backend.device_sampling import UNDECIDED, DeviceSampling
 from kernels.cuda.sampling import CudaSampler
-from kernels.device_sampling import UNDECIDED, DeviceSampling
 
 HERE = torch.device("cpu")
 PLAIN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=5)

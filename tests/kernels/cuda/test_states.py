@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from gpu_results import check_close, guarded
-from kernels import cuda, reference
+from kernels import cuda
+from kernels.backend import reference
 from kernels.cuda import attention, launch, states
 from kernels.cuda.states import RecurrenceOperands, Steps
-from kernels.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, StateLayer
-from kernels.layer_state import ConvState, FixedState, RecurrentState
 from kernels.ops import Activation, Recurrence, ShortConv
+from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, StateLayer
+from kernels.states.layer_state import ConvState, FixedState, RecurrentState
 
 MOST_ERROR = 1e-11
 BACKEND = cuda.backend_on(torch.device("cpu"))

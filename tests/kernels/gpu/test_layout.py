@@ -9,10 +9,10 @@ from torch import Tensor
 from blocks import PACKED
 from gpu_products import MakeRows
 from kernels.cuda import weights
-from kernels.formats import by_name
 from kernels.gpu.layout import LANES, LAYOUTS, UNIT, Scales, arrays, stored_bytes, units
 from kernels.gpu.weights import held_bytes
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 

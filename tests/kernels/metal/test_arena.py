@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.kv_pages import PageTable
 from kernels.metal import arena
 from kernels.metal.arena import Arena
+from kernels.states.kv_pages import PageTable
 
 
 class Allocator:

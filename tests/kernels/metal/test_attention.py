@@ -23,7 +23,7 @@ from gpu_attention import (
 from gpu_results import check_close
 from kernels.metal import arena, attention
 from kernels.metal.attention import MetalHeads
-from kernels.quantized_kv import QuantizedKV
+from kernels.states.quantized_kv import QuantizedKV
 
 # Normalized mean square error by type of the cache.
 MOST_ERROR = {torch.float32: 1e-10, torch.float16: 1e-6, torch.int8: 1e-5}

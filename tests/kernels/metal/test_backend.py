@@ -14,12 +14,13 @@ from engine.messages import CacheType
 from gpu_decoding import logits
 from gpu_products import MakeRows, weight_of
 from gpu_results import check_close
-from kernels import metal, reference
-from kernels.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
-from kernels.formats import FORMATS
+from kernels import metal
+from kernels.backend import reference
+from kernels.backend.backend import OTHER_OPS, SHOWN_WEIGHT_OPS
 from kernels.gpu.ops import has_kernel
-from kernels.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
-from kernels.weight import Weight
+from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
+from kernels.weights.formats import FORMATS
+from kernels.weights.weight import Weight
 
 MOST_ERROR = 5e-4
 BACKEND = metal.backend_on(torch.device("cpu"))

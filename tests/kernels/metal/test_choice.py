@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernels import backends, metal
-from kernels.backend import HOST
+from kernels.backend.backend import HOST
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.ops import has_kernel
 from kernels.metal import compile, products

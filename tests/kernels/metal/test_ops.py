@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import gpu_results
-from kernels import metal, reference
+from kernels import metal
+from kernels.backend import reference
 from kernels.metal import elementwise
 from kernels.ops import Activation
 from kernels.ops.softcap import softcap

@@ -15,13 +15,13 @@ from torch import Tensor
 import gpu_products
 from gpu_products import MakeMatrix, MakeRows, activations, energy_of, matrices
 from gpu_results import guarded
-from kernels import reference
-from kernels.formats import by_name
+from kernels.backend import reference
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import held_bytes
 from kernels.metal import products, weights
 from kernels.ops import COMMON_ACTIVATIONS, Activation
-from kernels.weight import Weight
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
 
 MOST_ERROR = 1e-11  # normalized mean square error: only the order of additions differs
 

@@ -19,13 +19,13 @@ from engine.messages import CacheType
 from gpu_decoding import check_body_and_head, check_first_step
 from gpu_products import MakeRows, weight_of
 from kernels import metal
-from kernels.interpreter import Interpreter
-from kernels.kv_pages import KVLayout, LayerShape, PageTable
 from kernels.metal import compile
 from kernels.metal.program import Recorded
 from kernels.ops import Activation, Add, Attend, Embed, Gate, Linear, Norm, Segment, Softcap
-from kernels.program import Program
-from kernels.weight import Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout, LayerShape, PageTable
+from kernels.weights.weight import Weight
 
 MOST_ERROR = 1e-6
 BACKEND = metal.backend_on(torch.device("cpu"))

@@ -119,7 +119,7 @@ struct nk_weight {
 };
 
 // Place of one layer's keys and values, or of its state of fixed size (at `keys`), in the pages of
-// its group: PageLayer and StateLayer in kernels/kv_pages.py, which defines their layout. Keys at
+// its group: PageLayer and StateLayer in kernels/states/kv_pages.py, which defines their layout. Keys at
 // the offset of the values are these: see nk_has_keys. A page has NK_PAGE_TOKENS positions.
 struct nk_kv_layer {
     int64_t group;  // index of the page table

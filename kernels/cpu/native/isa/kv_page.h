@@ -1,4 +1,4 @@
-// Layout of KV pages as in kernels/kv_pages.py: sizes, and the parts of one key/value head.
+// Layout of KV pages as in kernels/states/kv_pages.py: sizes, and the parts of one key/value head.
 //
 //   keys    f32, f16: [16 tiles][width][16 positions]; Q8: [16 tiles][quads][16 positions][4]
 //   values  f32, f16: [256 positions][padded width];   Q8: [64 quads][padded width][4 positions]

@@ -96,8 +96,8 @@ struct nk_table {
 
     // Normalized transform of a block of x, a power of two; y may be x.
     void (*hadamard)(const float *x, int64_t block, float *y);
-    // Of one token, see kernels.streams; y may be x. Columns first .. end of all streams of x
-    // [streams, width]; first: a multiple of 16.
+    // Of one token, see kernels/ops/mix_streams.py; y may be x. Columns first .. end of all streams
+    // of x [streams, width]; first: a multiple of 16.
     void (*mix_streams)(const float *x, const float *coefficients, int64_t streams, int64_t width,
                         int64_t first, int64_t end, float *y);
 

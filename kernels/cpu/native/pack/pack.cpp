@@ -3,8 +3,8 @@
 // Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` consecutive groups
 // as in layout.h, at least 4-byte aligned. Columns are a multiple of the block. Missing rows of the
 // last group get scale zero and weight zero. Threads may pack disjoint ranges of rows and decode
-// rows concurrently. Decoded rows are bit-identical to kernels/decoders.py: a scale times a code is
-// exact where a minimum is subtracted from it, so fused multiply-add makes no difference.
+// rows concurrently. Decoded rows are bit-identical to kernels/weights/decoders.py: a scale times a
+// code is exact where a minimum is subtracted from it, so fused multiply-add makes no difference.
 
 #include "pack/layout.h"
 #include "api/nk.h"

@@ -1,8 +1,8 @@
 // Formats with tiles of 32 or 64 columns: GGUF block → row of a tile, and row → floats.
 //
 // Each struct is one format: `columns` of a block and of its tile, `put` (block → row 0 .. 15 of
-// the tile) and `get` (row → f32 [columns], by the float32 operations of kernels/decoders.py in the
-// same order).
+// the tile) and `get` (row → f32 [columns], by the float32 operations of
+// kernels/weights/decoders.py in the same order).
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"

@@ -2,7 +2,7 @@
 //
 // Each struct is one format: `columns` of a block and of its tile, `group` rows, `put_group` (all
 // rows of a tile; a missing row points to a zero block) and `get` (row → f32 [columns], by the
-// float operations of kernels/decoders.py).
+// float operations of kernels/weights/decoders.py).
 #pragma once
 #include "pack/layout.h"
 #include "pack/pack_blocks.h"

@@ -47,10 +47,10 @@ inline void nk_softmax(float *values, int64_t count) {
 inline float nk_sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 // The experts of a token by `scores`: their numbers in ascending order, and their shares; see the
-// op route in kernels/ops.py. The routing must be valid.
+// op route in kernels/ops/route.py. The routing must be valid.
 inline void nk_route_token(const float *scores, const nk_routing &r, int32_t *numbers,
                            float *shares) {
-    constexpr float kLeastSum = 0x1p-14f;  // as in kernels/reference.py
+    constexpr float kLeastSum = 0x1p-14f;  // as in kernels/backend/reference.py
     float values[NK_MAX_EXPERTS], ranked[NK_MAX_EXPERTS];
     for (int64_t e = 0; e < r.experts; e++)
         values[e] = r.gating == NK_GATING_SIGMOID ? nk_sigmoid(scores[e]) : scores[e];

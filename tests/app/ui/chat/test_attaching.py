@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files
 from app.state.attachments import Editing, KnownFile
-from app.ui.transcript.message_editor import MessageEditor
+from app.ui.transcript.message.message_editor import MessageEditor
 from fakes import MODEL
 from plain_extractor import PlainExtractor
 from stage import Stage, flush, until

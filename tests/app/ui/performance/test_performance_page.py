@@ -19,7 +19,7 @@ from app.state.performance import MOST_ANSWERS, AnswerFigures
 from app.store.store import Store
 from app.ui.performance.page import PerformancePage, answer_words
 from app.ui.performance.plot import nice_above
-from app.ui.transcript.answer_card import answer_rows, exact_rows
+from app.ui.transcript.message.answer_card import answer_rows, exact_rows
 from app.ui.widgets import accessibility
 from engine import Failed, Finished, FinishReason, Histogram, Metrics, MetricsRead, Role
 from fakes import MODEL

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
 from app.domain.message import AdapterMark
-from app.ui.transcript.message_tools import adapters_in_words, tools_for
+from app.ui.transcript.message.message_tools import adapters_in_words, tools_for
 from stage import flush
 from transcript_driver import click, message, open_transcript, tool_point
 

@@ -16,7 +16,7 @@ from app.domain.word_count import word_count
 from app.settings.table import Settings
 from app.store.store import Store
 from app.system.translation import isolated
-from app.ui.transcript.answer_card import AnswerCard, answer_rows, exact_rows
+from app.ui.transcript.message.answer_card import AnswerCard, answer_rows, exact_rows
 from app.ui.widgets.units import moment
 from engine import FinishReason, Role
 from fakes import MODEL

@@ -16,9 +16,9 @@ from app.domain.generation_settings import GenerationSettings, UsedAdapter
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.parts import ErrorPart
 from app.ui.transcript import column_header
-from app.ui.transcript.differences import differences
-from app.ui.transcript.message_stack import COLUMN_GAP, NARROWEST, WIDEST
-from app.ui.transcript.message_tools import column_tools, tools_for
+from app.ui.transcript.message.differences import differences
+from app.ui.transcript.message.message_stack import COLUMN_GAP, NARROWEST, WIDEST
+from app.ui.transcript.message.message_tools import column_tools, tools_for
 from app.ui.transcript.view import MARGIN, Transcript
 from engine import Sampling
 from stage import flush

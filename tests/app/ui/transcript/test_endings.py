@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import ErrorPart, TextPart
-from app.ui.transcript.endings import ending, short_ending
+from app.ui.transcript.message.endings import ending, short_ending
 from engine import Fault, FaultKind, Role
 
 ANSWER = Message(

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.domain.chat import Folder
 from app.domain.chat_settings import ChatSettings
 from app.settings.table import Settings
-from app.ui.transcript.instructions import instructions_message
+from app.ui.transcript.message.instructions import instructions_message
 from app.ui.transcript.view import Transcript
 from engine import CountTokens
 from fakes import MODEL

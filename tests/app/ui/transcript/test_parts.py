@@ -25,10 +25,10 @@ from app.domain.parts import (
     ToolResultPart,
 )
 from app.ui.blocks.code import CodeView
-from app.ui.transcript.message_editor import MessageEditor
-from app.ui.transcript.message_view import MessageView
-from app.ui.transcript.placed_block import PlacedBlock as Shown
-from app.ui.transcript.sections import Kind
+from app.ui.transcript.message.message_editor import MessageEditor
+from app.ui.transcript.message.message_view import MessageView
+from app.ui.transcript.message.placed_block import PlacedBlock as Shown
+from app.ui.transcript.message.sections import Kind
 from app.ui.transcript.view import Transcript
 from stage import flush
 from transcript_driver import (

@@ -16,7 +16,7 @@ from app.domain.parts import ErrorPart, FilePart, PassagesPart, TextPart
 from app.domain.passages import passages_part, toggled, with_passages
 from app.ui.blocks.passage import PassageView
 from app.ui.theme.palette import DARK
-from app.ui.transcript.sections import passages_words
+from app.ui.transcript.message.sections import passages_words
 from app.ui.transcript.view import Transcript, wrapped_tip
 from transcript_driver import (
     click,

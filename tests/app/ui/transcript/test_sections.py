@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.message import Message, MessageState
 from app.domain.parts import Part, SectionPart, TextPart
-from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.message.message_view import MessageView
 from app.ui.transcript.view import Transcript
 from stage import flush
 from transcript_driver import clipboard, message, open_transcript, wait_for_layout

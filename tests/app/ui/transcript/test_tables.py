@@ -13,8 +13,8 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, TablePart, TextPart, clipboard_text
 from app.domain.table_words import result_text, table_words
 from app.state.faults import explain
-from app.ui.transcript.message_tools import tools_for
-from app.ui.transcript.sections import Kind
+from app.ui.transcript.message.message_tools import tools_for
+from app.ui.transcript.message.sections import Kind
 from app.ui.transcript.view import Transcript
 from transcript_driver import message, open_transcript, wait_for_layout
 

@@ -15,7 +15,7 @@ from app.domain.answer_details import AnswerDetails
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import TextPart
 from app.ui.blocks.code import CodeView
-from app.ui.transcript.message_tools import tools_for
+from app.ui.transcript.message.message_tools import tools_for
 from app.ui.transcript.view import Transcript
 from transcript_driver import (
     CODE,

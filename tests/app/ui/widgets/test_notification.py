@@ -12,7 +12,7 @@ from app.domain.chat import Conversation
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.parts import TextPart
 from app.state.chat import Generation, State
-from app.ui.transcript.endings import ending
+from app.ui.transcript.message.endings import ending
 from app.ui.widgets.notification import LONG_SECONDS, AnswerNotifier
 from engine import Role
 

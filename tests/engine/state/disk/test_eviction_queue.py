@@ -18,7 +18,7 @@ from engine.state.disk.sequence_file import conversation_prefix
 from engine.state.disk.store import PageStore
 from engine.state.prefix_tree import PrefixTree
 from engine.state.sequence import Sequence as CachedSequence
-from kernels.kv_pages import KVLayout, LayerShape
+from kernels.states.kv_pages import KVLayout, LayerShape
 from kv_writing import extend
 from poisoned_pool import PoisonedPool
 from saved_pages import PLENTY

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from kernels import decoders
+from kernels.weights import decoders
 
 Quantizer = Callable[[Tensor], Tensor]
 

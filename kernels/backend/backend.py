@@ -14,15 +14,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from kernels import reference
-from kernels.device_sampling import DeviceSampler
-from kernels.formats import Format
-from kernels.interpreter import Interpreter
-from kernels.not_lowerable import NotLowerable
+from kernels.backend import reference
+from kernels.backend.device_sampling import DeviceSampler
+from kernels.backend.reference import DECODING_BYTES
 from kernels.ops import Kernel, Ops
-from kernels.program import Program, Recorded
-from kernels.reference import DECODING_BYTES
-from kernels.weight import Storage, Weight
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.not_lowerable import NotLowerable
+from kernels.programs.program import Program, Recorded
+from kernels.weights.formats import Format
+from kernels.weights.weight import Storage, Weight
 
 __all__ = [
     "DECODING_BYTES",

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from torch import Tensor
 
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernels import codebooks, decoders
+from kernels.weights import codebooks, decoders
 
 _GGML = "https://github.com/ggml-org/ggml/blob/ffa4e8b80930029a35991f94e7c8a93cd67730ab/src/"
 _PRISM = "https://github.com/PrismML-Eng/llama.cpp/blob/397c0876/ggml/"

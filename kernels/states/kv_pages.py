@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from kernels.layer_state import (
+from kernels.states.layer_state import (
     AT_END,
     PAGE_TOKENS,
     FixedState,
@@ -45,7 +45,7 @@ from kernels.layer_state import (
     SharedState,
     size_bytes,
 )
-from kernels.quantized_kv import BLOCK, QuantizedKV, hadamard
+from kernels.states.quantized_kv import BLOCK, QuantizedKV, hadamard
 
 LAYOUT_VERSION = "2"  # change it whenever a page gets other bytes for the same rows
 TILE = 16  # positions that attention scores at once; channels that values are padded to

@@ -1,7 +1,7 @@
 """Decoders of ggml's codebook formats (IQ1, IQ2, IQ3), in plain torch.
 
 A group of four or eight weights is stored as the index of a codebook entry, with a scale and sign
-bits. As in `kernels.decoders`, results are bit-identical to ggml's. Every decoder takes blocks
+bits. As in `kernels.weights.decoders`, results are bit-identical to ggml's. Every decoder takes blocks
 uint8 [n, size] and returns weights f32 [n, 256]. Codebooks come from the gguf package, on first
 use.
 """
@@ -13,7 +13,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from kernels.decoders import half, on_device
+from kernels.weights.decoders import half, on_device
 
 _EIGHT = torch.arange(8, dtype=torch.int32)
 # Signs of eight weights by 7-bit code, f32 [128, 8]: a set bit is a minus sign, and the eighth sign

@@ -18,8 +18,8 @@ from app.settings.samplers import SAMPLERS
 from app.state.performance import tokens_per_second
 from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.theme.theme import BODY, READING, figures, font
-from app.ui.transcript.endings import ending, short_ending
-from app.ui.transcript.message_tools import adapters_in_words
+from app.ui.transcript.message.endings import ending, short_ending
+from app.ui.transcript.message.message_tools import adapters_in_words
 from app.ui.widgets.controls import TextButton, label, make_selectable
 from app.ui.widgets.units import moment, usual_time
 

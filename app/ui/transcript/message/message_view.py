@@ -40,11 +40,11 @@ from app.ui.blocks.style import CODE_HEADER, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
-from app.ui.transcript.endings import ended_in_thoughts, ending
-from app.ui.transcript.instructions import instructions_section
-from app.ui.transcript.message_tools import ROW
-from app.ui.transcript.placed_block import ROW_INDENT, PlacedBlock, gap, indent
-from app.ui.transcript.sections import (
+from app.ui.transcript.message.endings import ended_in_thoughts, ending
+from app.ui.transcript.message.instructions import instructions_section
+from app.ui.transcript.message.message_tools import ROW
+from app.ui.transcript.message.placed_block import ROW_INDENT, PlacedBlock, gap, indent
+from app.ui.transcript.message.sections import (
     Kind,
     Row,
     Section,

@@ -14,11 +14,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kernels import reference
-from kernels.kv_pages import PagedKV
+from kernels.backend import reference
 from kernels.ops import InPlace, Recurrence
-from kernels.routing import Routing
-from kernels.weight import Weight
+from kernels.ops.routing import Routing
+from kernels.states.kv_pages import PagedKV
+from kernels.weights.weight import Weight
 
 MOST_ERROR = 2e-3  # normalized squared error of any op; rounding to 8 bits costs 2e-4 at worst
 _ROWS = 64  # rows of a weight that are compared

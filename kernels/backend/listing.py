@@ -17,12 +17,12 @@ from typing import Any
 
 from torch import Tensor
 
-from kernels.backend import Backend
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+from kernels.backend.stages import split
 from kernels.ops import Embed, Experts, Instruction
-from kernels.placement import Placement
-from kernels.program import Program
-from kernels.stages import split
-from kernels.weight import Weight
+from kernels.programs.program import Program
+from kernels.weights.weight import Weight
 
 WIDTH = 110  # columns of a line
 _MOST_COLUMNS = (18, 34, 32)  # of name, buffers and weights; the options have the others

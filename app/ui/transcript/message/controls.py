@@ -16,8 +16,8 @@ from app.domain.file_words import kind_words
 from app.system.translation import listed, tr
 from app.ui.blocks.blocks import ButtonHolder
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.placed_block import PlacedBlock
-from app.ui.transcript.sections import Row
+from app.ui.transcript.message.placed_block import PlacedBlock
+from app.ui.transcript.message.sections import Row
 from app.ui.transcript.tools import Tools
 
 

@@ -12,13 +12,13 @@ from itertools import pairwise
 
 from torch import Tensor
 
-from kernels.backend import Backend
-from kernels.interpreter import Interpreter
-from kernels.listing import bytes_read, instruction_line
+from kernels.backend.backend import Backend
+from kernels.backend.listing import bytes_read, instruction_line
+from kernels.backend.placement import Placement
+from kernels.backend.stages import split
 from kernels.ops import Instruction, Segment
-from kernels.placement import Placement
-from kernels.program import Program, Recorded
-from kernels.stages import split
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program, Recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from app.system.translation import listed, number, tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CONTROL
-from app.ui.transcript.endings import short_ending
+from app.ui.transcript.message.endings import short_ending
 from engine import Role
 
 ROW = 32.0  # pixels: height of the tool row

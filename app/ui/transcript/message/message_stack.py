@@ -21,7 +21,7 @@ from app.domain.passages import cited
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
-from app.ui.transcript.message_view import MessageView
+from app.ui.transcript.message.message_view import MessageView
 
 TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
 COLUMN_GAP = 40.0  # pixels between two compared answers

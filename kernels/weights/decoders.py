@@ -15,7 +15,7 @@ from torch import Tensor
 
 @cache
 def on_device(table: Tensor, device: torch.device) -> Tensor:
-    """A table of this module or `kernels.codebooks` on a device, copied there once."""
+    """A table of this module or `kernels.weights.codebooks` on a device, copied there once."""
     return table.to(device)
 
 

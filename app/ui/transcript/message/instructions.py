@@ -10,7 +10,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart
 from app.markdown.stream import PlainText
 from app.system.translation import tr, trn
-from app.ui.transcript.sections import Kind, Section
+from app.ui.transcript.message.sections import Kind, Section
 from engine import Role
 
 ID = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from kernels.ops import Attending, Ops, Pass, Segment
-from kernels.program import Program
+from kernels.programs.program import Program
 
 
 class Interpreter:

@@ -13,11 +13,11 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from kernels.backend import HOST, Backend
-from kernels.interpreter import Interpreter
+from kernels.backend.backend import HOST, Backend
+from kernels.backend.placement import Placement
 from kernels.ops import Instruction, Segment, Transfer
-from kernels.placement import Placement
-from kernels.program import Program, Recorded
+from kernels.programs.interpreter import Interpreter
+from kernels.programs.program import Program, Recorded
 
 NOTHING_REFUSED: Mapping[str, Collection[str]] = {}
 

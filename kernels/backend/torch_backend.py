@@ -11,10 +11,10 @@ from functools import cache, partial
 
 import torch
 
-from kernels import reference
-from kernels.backend import HOST, Backend
-from kernels.formats import FORMATS
+from kernels.backend import reference
+from kernels.backend.backend import HOST, Backend
 from kernels.ops import Kernel
+from kernels.weights.formats import FORMATS
 
 NAME = "torch"
 

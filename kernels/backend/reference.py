@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from kernels.formats import FORMATS, Format, by_name
 from kernels.ops.add_to_streams import add_to_streams
 from kernels.ops.attend import attention, attention_bytes, full_attention, rope
 from kernels.ops.embed import embed
@@ -24,10 +23,11 @@ from kernels.ops.linear import PIECE, linear
 from kernels.ops.mix_streams import mix_streams
 from kernels.ops.norm import layer_norm, rms_norm
 from kernels.ops.recurrence import recurrence
+from kernels.ops.rotation import hadamard
 from kernels.ops.short_conv import short_conv
 from kernels.ops.table import Kernel
-from kernels.rotation import hadamard
-from kernels.weight import Weight, file_dtype
+from kernels.weights.formats import FORMATS, Format, by_name
+from kernels.weights.weight import Weight, file_dtype
 
 # Memory of a product that decodes its weight: one piece, the decoder's temporaries, its outputs.
 DECODING_BYTES = 3 * 4 * PIECE

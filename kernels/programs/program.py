@@ -14,8 +14,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from kernels.kv_pages import KVLayout
 from kernels.ops import Instruction, Segment
+from kernels.states.kv_pages import KVLayout
 
 
 @dataclass(frozen=True, slots=True, eq=False)

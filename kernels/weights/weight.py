@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.formats import Format, decode_rows
+from kernels.weights.formats import Format, decode_rows
 
 # Formats with a torch dtype; all others are blocks of bytes.
 _TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

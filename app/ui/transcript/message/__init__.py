@@ -1,0 +1,1 @@
+"""One message of the transcript: its sections, blocks, controls and tools."""

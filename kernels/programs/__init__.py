@@ -1,0 +1,1 @@
+"""Programs: forward passes as lists of instructions, and what interprets them."""

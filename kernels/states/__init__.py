@@ -1,0 +1,1 @@
+"""States: what layers remember of the tokens that were processed."""
