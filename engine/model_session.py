@@ -1,8 +1,8 @@
 """ModelSession: the loaded model with its scheduler, KV pages and adapters; runs requests against it.
 
-The service creates one for each model it loads. Everything processed stays cached in a prefix tree
+The loop (`engine.core.loop`) makes one for each model it loads. Everything processed stays cached in a prefix tree
 within a memory budget, so several conversations continue without processing them again; what the
-budget does not hold is restored from disk, where Save has written it.
+budget does not hold is restored from disk, where Save or an eviction has written it.
 """
 
 from __future__ import annotations

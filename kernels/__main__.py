@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernels import cuda, metal
-from kernels.backend.backend import OTHER_OPS, SHOWN_WEIGHT_OPS, STATE_OPS
+from kernels.backend import reference
+from kernels.backend.backend import SHOWN_WEIGHT_OPS
 from kernels.backends import KNOWN
 from kernels.gpu.ops import has_kernel
 from kernels.weights.formats import FORMATS
@@ -22,7 +23,7 @@ def matrix() -> str:
         )
         for row in sorted(FORMATS.values(), key=lambda row: (-row.bits_per_weight, row.name))
     ]
-    others = [(op, _backends(op, "F32")) for op in (*OTHER_OPS, *STATE_OPS)]
+    others = [(op, _backends(op, "F32")) for op in reference.OPS]
     weights = _table(("Format", "Bits per weight", "Layout", *SHOWN_WEIGHT_OPS), formats)
     return f"{weights}\n\n{_table(('Op', 'Backends'), others)}"
 

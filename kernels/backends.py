@@ -15,7 +15,7 @@ from kernels.cpu import library
 
 log = logging.getLogger(__name__)
 
-# All backends of this version, the preferred one first, and those available on this machine.
+# The backends of the processor, the preferred one first, and those available on this machine.
 KNOWN = {
     "cpu": Backend("cpu", cpu.KERNELS, cpu.words),
     "reference": Backend("reference", reference.KERNELS),

@@ -223,9 +223,11 @@ def test_the_readme_lists_every_model_family() -> None:
     assert family_table.listed() == family_table.table(), rewrite
 
 
-def test_the_readme_names_only_existing_files() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:app|engine|kernels|packaging|resources)/[\w./-]+\w)`", text))
+@pytest.mark.parametrize("page", ["README.md", "kernels/README.md", "tests/golden/README.md"])
+def test_a_readme_names_only_existing_files(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    folders = "app|engine|kernels|packaging|resources|tests"
+    named = set(re.findall(rf"`((?:{folders})/[\w./-]+\w)`", text))
     named |= set(re.findall(r"\]\(([\w./-]+)\)", text))
     assert len(named) > 8
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -5,8 +5,8 @@ prompts take turns in chunks of at most a second, the newest first; beside answe
 shorter, and passes that only decode have as much time as they. A longer chunk of a prompt alone is
 abandoned when another request arrives.
 Prompts begin with the longest cached prefix; one that begins like a prompt in progress waits for
-that part of it. When pages run out, cached ones are evicted, then the answer that started last
-gives its pages back and is processed again later: its bits do not change.
+that part of it. When pages run out, cached ones are evicted, then the answer of the least urgent
+request that started last gives its pages back and is processed again later: its bits do not change.
 """
 
 from __future__ import annotations
@@ -418,7 +418,7 @@ class Scheduler:
                 return True
 
     def _preempt(self) -> None:
-        """Take the pages of the answer that started last; it waits and starts again."""
+        """Take the pages of the least urgent answer that started last; it waits and starts again."""
         generation = max(
             self._running, key=lambda one: (one.request.priority, self._running.index(one))
         )

@@ -1,4 +1,7 @@
-"""Sampler: the distribution of an answer's next token, and draws from it."""
+"""Sampler: the distribution of an answer's next token, and draws from it.
+
+The order of the steps is in `engine.sampling`.
+"""
 
 from __future__ import annotations
 

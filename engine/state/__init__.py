@@ -1,1 +1,1 @@
-"""Per-sequence model state: the KV cache and read leases on it."""
+"""What a model remembers of texts: KV pages of sequences, the prefix tree of them, and both on disk."""

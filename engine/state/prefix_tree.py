@@ -3,8 +3,7 @@
 A node is one page: its 256 token ids (fewer in a leaf) and the pages of all groups. The path from a
 root spells the tokens before it, so a node's keys and values are valid for every sequence that
 begins with these tokens. There is one root for each adapter stack, since adapters change keys and
-values. Nodes hold references to pages; those that no sequence uses are evicted, least recently used
-first, when memory is short.
+values. Nodes hold references to pages; `evict` frees those that no sequence uses when memory is short.
 
 A state of fixed size, of recurrent layers, is valid at the end of its node only, so of these texts
 a prefix can be continued that ends where a node does. The states worth most are checkpoints: those
@@ -155,10 +154,13 @@ class PrefixTree:
         return sorted(found, key=lambda node: node.used, reverse=True)
 
     def evict(self, size_bytes: int, *, keep: bool = True) -> bool:
-        """Free least recently used pages until `size_bytes` more fit; False if they do not.
+        """Free pages until `size_bytes` more fit; False if they do not.
 
-        Pages that a sequence uses stay: freeing them in the tree would free no memory. With `keep`
-        `on_evict` may keep the others for a while, beside the budget.
+        In this order: pages inside texts that layers with a window no longer read, states inside
+        texts but the last checkpoints, the ends of texts, least recently used first, and the last
+        checkpoints. Pages that a sequence uses stay: freeing them in the tree would free no memory.
+        With `keep` `on_evict` may keep the ends of texts for a while, beside the budget, and write
+        them to disk; the rest is gone.
         """
         if self._pool.has_room(size_bytes):
             return True

@@ -150,10 +150,14 @@ OTHERS: dict[tuple[str, str], Kernel] = {
     ("memory", "F32"): memory,
 }
 
+# All ops that read no weights, by name.
+OPS: dict[str, Kernel] = {
+    **{op.__name__: op for op in (*OTHER_OPS, *STATE_OPS, *ENCODER_OPS)},
+    **RARE_OPS,
+    **{op_name(kind): defined for kind in InPlace.__subclasses__()},
+}
 KERNELS: dict[tuple[str, str], Kernel] = {
     **OTHERS,
     **{(op.__name__, format.name): op for op in WEIGHT_OPS for format in FORMATS.values()},
-    **{(op.__name__, "F32"): op for op in (*OTHER_OPS, *STATE_OPS, *ENCODER_OPS)},
-    **{(name, "F32"): op for name, op in RARE_OPS.items()},
-    **{(op_name(kind), "F32"): defined for kind in InPlace.__subclasses__()},
+    **{(name, "F32"): op for name, op in OPS.items()},
 }

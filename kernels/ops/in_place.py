@@ -17,7 +17,8 @@ class InPlace:
     """x = a function of its rows, of those of y and of constants; every row by itself.
 
     The fields of a subclass are perhaps another buffer `y` of the width of x, numbers, and vectors
-    f32 [width of x]. A backend without a kernel for it runs `definition`.
+    f32 [width of x]. Without a kernel for it a backend runs `definition`: CUDA as part of a recorded
+    pass; on the processor and on Metal the whole model then runs op by op.
     """
 
     x: str

@@ -1,4 +1,4 @@
-"""A checklist of instructions, and what a made-up one needs: its file alone."""
+"""A checklist of instructions, and how a backend runs one that it has no kernel for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INSTRUCTIONS: tuple[type, ...] = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SmoothStep:
+class MadeUp:
     """x = 3 x² - 2 x³, of x cut to 0 to 1."""
 
     x: str
@@ -45,7 +45,7 @@ class SmoothStep:
 
 
 def program() -> Program:
-    one: Any = SmoothStep("x")
+    one: Any = MadeUp("x")
     return Program((one,), (0,), (one,), "x", "x", {"x": 3}, no_attention())
 
 
@@ -66,11 +66,11 @@ def test_a_made_up_instruction_is_interpreted_and_named(name: str) -> None:
     def lower(made: Program) -> object:
         return record(made, *operands)
 
-    with pytest.raises(NotLowerable, match=r"^SmoothStep$"):
+    with pytest.raises(NotLowerable, match=r"^MadeUp$"):
         lower(program())
     recorded = Backend(name, {("record", "F32"): lower}).record(program())
     assert isinstance(recorded, Interpreter)
-    assert recorded.reason == "SmoothStep"
+    assert recorded.reason == "MadeUp"
     found: Tensor = recorded.logits(torch.tensor([[-1.0, 0.5, 0.25]]))
     torch.testing.assert_close(found, torch.tensor([[0.0, 0.5, 0.15625]]))
 

@@ -1,4 +1,4 @@
-"""Eviction to disk: pages that memory has no room for are written before they are given up.
+"""Eviction to disk: pages at the end of a conversation are written before they leave memory.
 
 An evicted page leaves the budget of the page pool at once and is kept beside it until a background
 thread has written it, so that eviction never waits for the disk. Only so many bytes are kept: when
