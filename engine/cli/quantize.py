@@ -20,41 +20,13 @@ from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.gguf.tensor_info import padded
 from engine.gguf.values import Kind, shown
 from engine.machine import disk_files
-from kernels.weights.formats import Format, by_name
-from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.formats import FORMATS, Format, by_name
 from kernels.weights.weight import Weight
 
 _ALIGNMENT = 32  # bytes
 _CHUNK_WEIGHTS = 1 << 22  # quantized at once
 _BUSY_SECONDS = 30.0  # for a virus scanner that reads the finished file
 _FILE_TYPE, _VERSION = "general.file_type", "general.quantization_version"
-# llama.cpp's `general.file_type` of a file by the format of most of its matrices.
-_FILE_TYPES = {
-    "F32": 0,
-    "F16": 1,
-    "Q4_0": 2,
-    "Q4_1": 3,
-    "Q8_0": 7,
-    "Q5_0": 8,
-    "Q5_1": 9,
-    "Q2_K": 10,
-    "Q3_K": 12,
-    "Q4_K": 14,
-    "Q5_K": 16,
-    "Q6_K": 18,
-    "IQ4_NL": 25,
-    "IQ4_XS": 30,
-    "BF16": 32,
-    "TQ1_0": 36,
-    "TQ2_0": 37,
-    "MXFP4": 38,
-    "NVFP4": 39,
-    "Q1_0": 40,
-    "Q2_0": 41,
-}
-# OxiBonsai's formats: their type ids are valid only in files with its `quant_format` key.
-_OXIBONSAI = ("F8_E4M3", "F8_E5M2", "TQ2_0_G128")
-_TYPE_IDS = {"TQ2_0_G128": 42}  # stored ids that differ from Format.id
 _DROPPED_KEYS = ("split.", "oxibonsai.")  # prefixes
 # Parts of the names of matrices that are copied: llama.cpp computes with most of them only in the
 # format that its converter writes, F32, and ends the program for another.
@@ -114,12 +86,13 @@ def quantize(
 
 
 def _wanted(name: str) -> Format:
-    if name.upper() not in QUANTIZERS:
+    made = {row.name: row for row in FORMATS.values() if row.quantize}
+    if name.upper() not in made:
         raise RequestError(
             f"There is no quantizer for {name!r}.",
-            f"Choose one of these: {', '.join(sorted(QUANTIZERS))}.",
+            f"Choose one of these: {', '.join(sorted(made))}.",
         )
-    return by_name(name.upper())
+    return made[name.upper()]
 
 
 def format_for(info: TensorInfo, wanted: Format) -> Format:
@@ -148,7 +121,7 @@ def _write(
     for info, format in plan:
         out.write(_text(info.name) + struct.pack("<I", len(info.shape)))
         out.write(struct.pack(f"<{len(info.shape)}Q", *reversed(info.shape)))
-        out.write(struct.pack("<IQ", _TYPE_IDS.get(format.name, format.id), offset))
+        out.write(struct.pack("<IQ", format.file_id, offset))
         offset = padded(offset + _size(info, format), _ALIGNMENT)
     _pad(out)
     total = sum(math.prod(info.shape) for info, _ in plan)
@@ -166,9 +139,9 @@ def _write(
 def _entries(file: GGUFFile, wanted: Format) -> list[bytes]:
     """The metadata entries of the source, with those about quantization replaced."""
     added = {_VERSION: _number(_VERSION, 2)}
-    if wanted.name in _FILE_TYPES:
-        added[_FILE_TYPE] = _number(_FILE_TYPE, _FILE_TYPES[wanted.name])
-    if wanted.name in _OXIBONSAI:
+    if wanted.file_type is not None:
+        added[_FILE_TYPE] = _number(_FILE_TYPE, wanted.file_type)
+    if wanted.oxibonsai:
         key = "oxibonsai.quant_format"
         added[key] = _text(key) + struct.pack("<I", Kind.STRING) + _text(wanted.name)
     kept = {
@@ -205,7 +178,8 @@ def _chunks(file: GGUFFile, info: TensorInfo, format: Format) -> Iterator[tuple[
     weight = Weight.from_bytes(data, info.format, info.shape)
     rows, columns = weight.data.shape[0], info.shape[-1]
     step = max(_CHUNK_WEIGHTS // columns, 1)
-    quantizer = QUANTIZERS[format.name]
+    quantizer = format.quantize
+    assert quantizer is not None, format.name
     for start in range(0, rows, step):
         end = min(start + step, rows)
         dense = torch.empty(end - start, columns)

@@ -16,7 +16,6 @@ from kernels.weights import formats
 from kernels.weights.formats import Format
 
 _FIRST_INTERNAL_ID = 1_000  # type numbers from here on occur in no file: some are ours
-_OXIBONSAI_IDS = frozenset({43, 44})  # type numbers defined only by OxiBonsai
 _OXIBONSAI_KEYS = "oxibonsai."
 _FORMAT_KEY = "oxibonsai.quant_format"
 _VERSION_KEY = "general.quantization_version"  # a string only in OxiBonsai's older files
@@ -61,7 +60,7 @@ def format_of(name: str, number: int, marks: Marks) -> Format:
     42 is taken as ggml's Q2_0 here; `resolve_layout` decides once all tensors are known.
     """
     found = formats.FORMATS.get(number) if number < _FIRST_INTERNAL_ID else None
-    if found is not None and (marks.oxibonsai or number not in _OXIBONSAI_IDS):
+    if found is not None and (marks.oxibonsai or not found.oxibonsai):
         return found
     known = formats.UNSUPPORTED.get(number)
     if known is None:

@@ -1,8 +1,8 @@
 """Decoders (dequantization) of weight formats, in plain torch.
 
 They repeat ggml's float operations one by one, in ggml's order, so that results are bit-identical.
-Every decoder takes contiguous blocks uint8 [n, size] and returns weights f32 [n, block]. Names
-follow ggml's structs: d scale, m minimum, q codes, ql and qh their low and high bits.
+Every decoder takes contiguous blocks uint8 [n, size] and returns weights f32 [n, block]; that of a
+format has its name, in lower case. Names follow ggml's structs: d scale, m minimum, q codes, ql and qh their low and high bits.
 """
 
 from __future__ import annotations
@@ -185,6 +185,9 @@ def q2_0(blocks: Tensor) -> Tensor:
     """d f16, bytes of four 2-bit codes, lowest bits first: d · (q - 1), q - 1 from -1 to 2."""
     q = blocks[:, 2:].unsqueeze(-1) >> on_device(PAIRS, blocks.device) & 3  # [n, bytes, 4]
     return q.flatten(1).to(torch.float32).sub_(1).mul_(half(blocks, 0))
+
+
+pq2_0 = q2_0  # of larger blocks
 
 
 def tq2_0_g128(blocks: Tensor) -> Tensor:

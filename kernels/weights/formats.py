@@ -1,18 +1,21 @@
-"""Weight formats: table of names, GGUF type ids, block sizes and defining decoders.
+"""Weight formats: table of names, GGUF type ids and block sizes.
 
 A GGUF tensor is rows of blocks; a block packs a fixed number of weights into a fixed number of
-bytes. The file reader, the memory estimate, kernels and tests all take block sizes from here.
+bytes. Everything that depends on a format takes it from its row: the file reader, the memory
+estimate, the window, the support matrix, the C header, tests. What a row cannot say is found by
+its name: the decoder, the quantizer, and the kernels of each backend that has any.
+
+Importing this module loads no torch: the window reads the names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from kernels.weights import codebooks, decoders
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _GGML = "https://github.com/ggml-org/ggml/blob/ffa4e8b80930029a35991f94e7c8a93cd67730ab/src/"
 _PRISM = "https://github.com/PrismML-Eng/llama.cpp/blob/397c0876/ggml/"
@@ -20,10 +23,8 @@ _OXIBONSAI = (
     "https://github.com/cool-japan/oxibonsai/blob/5c1c874acda173c272168e8f7a76a43cb442df9d/"
 )
 
-# Weights decoded at once: 2.5 MB of temporaries at most, which fit a core's L2 cache.
-_CHUNK = 1 << 18
-
-Decoder = Callable[[Tensor], Tensor]
+Decoder = Callable[["Tensor"], "Tensor"]
+Quantizer = Callable[["Tensor"], "Tensor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,39 @@ class Format:
     id: int
     block: int  # weights per block
     size: int  # bytes per block
-    decode: Decoder  # blocks uint8 [n, size] → weights f32 [n, block]
     tolerance: float  # largest normalized squared error of a kernel's product, see below
     words: str  # description for users
     source: str  # reference definition
+    # llama.cpp's `general.file_type` of a file that has most of its matrices in this format.
+    file_type: int | None = None
+    dtype: str = "uint8"  # torch's type of stored values; uint8: blocks
+    oxibonsai: bool = False  # of files with that program's keys
+    stored_id: int = -1  # the id in files where it is another one
+
+    @property
+    def file_id(self) -> int:
+        """The type id in files."""
+        return self.id if self.stored_id < 0 else self.stored_id
+
+    @property
+    def packed(self) -> bool:
+        """Whether values are stored in blocks; else as floats of `dtype`."""
+        return self.dtype == "uint8"
+
+    def decode(self, blocks: Tensor) -> Tensor:
+        """Weights f32 [n, block] of contiguous blocks uint8 [n, size]: the decoder of its name."""
+        from kernels.weights import codebooks, decoders  # noqa: PLC0415  # they load torch
+
+        name = self.name.lower()
+        decoder: Decoder = getattr(decoders, name, None) or getattr(codebooks, name)
+        return decoder(blocks)
+
+    @property
+    def quantize(self) -> Quantizer | None:
+        """The quantizer of its name, weights f32 [n, block] → blocks uint8 [n, size], if any."""
+        from kernels.weights import quantizers  # noqa: PLC0415  # it loads torch
+
+        return getattr(quantizers, self.name.lower(), None)
 
     @property
     def bits_per_weight(self) -> float:
@@ -63,36 +93,6 @@ class KnownFormat:
     def row_bytes(self, columns: int) -> int:
         """Bytes of one row; raises ValueError when `columns` does not fill whole blocks."""
         return _row_bytes(self.name, self.block, self.size, columns)
-
-
-def decode_rows(
-    data: Tensor, format: Format, columns: int, out: Tensor | None = None, chunk: int = _CHUNK
-) -> Tensor:
-    """Decode packed rows: data uint8 [rows, row_bytes] → f32 [rows, columns].
-
-    `out` f32 [rows, columns], contiguous, is filled and returned when given. `chunk` is the
-    number of weights decoded at once; temporary memory is ten bytes for each. Raises ValueError
-    for a shape or dtype that does not match.
-    """
-    rows, row_bytes = data.shape[0], format.row_bytes(columns)
-    if data.dtype != torch.uint8 or data.shape != (rows, row_bytes):
-        raise ValueError(
-            f"decode_rows: {format.name} rows of {columns} weights are uint8 [rows, {row_bytes}], "
-            f"got {data.dtype} {list(data.shape)}"
-        )
-    if out is None:
-        out = torch.empty(rows, columns, device=data.device)
-    if out.dtype != torch.float32 or out.shape != (rows, columns) or not out.is_contiguous():
-        raise ValueError(
-            f"decode_rows: out must be contiguous float32 [{rows}, {columns}], "
-            f"got {out.dtype} {list(out.shape)}"
-        )
-    packed = data.reshape(-1, format.size)
-    decoded = out.view(-1, format.block)
-    step = max(chunk // format.block, 1)
-    for start in range(0, packed.shape[0], step):
-        decoded[start : start + step] = format.decode(packed[start : start + step])
-    return out
 
 
 def _row_bytes(name: str, block: int, size: int, columns: int) -> int:
@@ -120,77 +120,77 @@ _FP8 = f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_fp8.rs"
 
 # fmt: off
 _ROWS = (
-    Format("F32", 0, 1, 4, decoders.f32, _EXACT,
-           "32-bit floats", f"{_GGML}ggml.c"),
-    Format("F16", 1, 1, 2, decoders.f16, _HALF,
-           "16-bit floats", f"{_GGML}ggml-impl.h#L396"),
-    Format("BF16", 30, 1, 2, decoders.bf16, _BRAIN,
-           "16-bit brain floats", f"{_GGML}ggml-impl.h#L606"),
-    Format("Q4_0", 2, 32, 18, decoders.q4_0, _PACKED,
-           "4-bit, groups of 32", _quants("L459-L477")),
-    Format("Q4_1", 3, 32, 20, decoders.q4_1, _PACKED,
-           "4-bit with minimum, groups of 32", _quants("L479-L498")),
-    Format("Q5_0", 6, 32, 22, decoders.q5_0, _PACKED,
-           "5-bit, groups of 32", _quants("L500-L524")),
-    Format("Q5_1", 7, 32, 24, decoders.q5_1, _PACKED,
-           "5-bit with minimum, groups of 32", _quants("L526-L551")),
-    Format("Q8_0", 8, 32, 34, decoders.q8_0, _PACKED,
-           "8-bit, groups of 32", _quants("L553-L567")),
-    Format("Q8_1", 9, 32, 36, decoders.q8_1, _PACKED,
+    Format("F32", 0, 1, 4, _EXACT,
+           "32-bit floats", f"{_GGML}ggml.c", file_type=0, dtype="float32"),
+    Format("F16", 1, 1, 2, _HALF,
+           "16-bit floats", f"{_GGML}ggml-impl.h#L396", file_type=1, dtype="float16"),
+    Format("BF16", 30, 1, 2, _BRAIN,
+           "16-bit brain floats", f"{_GGML}ggml-impl.h#L606", file_type=32, dtype="bfloat16"),
+    Format("Q4_0", 2, 32, 18, _PACKED,
+           "4-bit, groups of 32", _quants("L459-L477"), file_type=2),
+    Format("Q4_1", 3, 32, 20, _PACKED,
+           "4-bit with minimum, groups of 32", _quants("L479-L498"), file_type=3),
+    Format("Q5_0", 6, 32, 22, _PACKED,
+           "5-bit, groups of 32", _quants("L500-L524"), file_type=8),
+    Format("Q5_1", 7, 32, 24, _PACKED,
+           "5-bit with minimum, groups of 32", _quants("L526-L551"), file_type=9),
+    Format("Q8_0", 8, 32, 34, _PACKED,
+           "8-bit, groups of 32", _quants("L553-L567"), file_type=7),
+    Format("Q8_1", 9, 32, 36, _PACKED,
            "8-bit with sums, groups of 32", f"{_GGML}ggml-common.h#L257-L268"),
-    Format("Q2_K", 10, 256, 84, decoders.q2_k, _PACKED,
-           "2-bit, groups of 16 in blocks of 256", _quants("L961-L991")),
-    Format("Q3_K", 11, 256, 110, decoders.q3_k, _PACKED,
-           "3-bit, groups of 16 in blocks of 256", _quants("L1306-L1354")),
-    Format("Q4_K", 12, 256, 144, decoders.q4_k, _PACKED,
-           "4-bit, groups of 32 in blocks of 256", _quants("L1530-L1552")),
-    Format("Q5_K", 13, 256, 176, decoders.q5_k, _PACKED,
-           "5-bit, groups of 32 in blocks of 256", _quants("L1732-L1757")),
-    Format("Q6_K", 14, 256, 210, decoders.q6_k, _PACKED,
-           "6-bit, groups of 16 in blocks of 256", _quants("L1940-L1969")),
-    Format("Q8_K", 15, 256, 292, decoders.q8_k, _PACKED,
+    Format("Q2_K", 10, 256, 84, _PACKED,
+           "2-bit, groups of 16 in blocks of 256", _quants("L961-L991"), file_type=10),
+    Format("Q3_K", 11, 256, 110, _PACKED,
+           "3-bit, groups of 16 in blocks of 256", _quants("L1306-L1354"), file_type=12),
+    Format("Q4_K", 12, 256, 144, _PACKED,
+           "4-bit, groups of 32 in blocks of 256", _quants("L1530-L1552"), file_type=14),
+    Format("Q5_K", 13, 256, 176, _PACKED,
+           "5-bit, groups of 32 in blocks of 256", _quants("L1732-L1757"), file_type=16),
+    Format("Q6_K", 14, 256, 210, _PACKED,
+           "6-bit, groups of 16 in blocks of 256", _quants("L1940-L1969"), file_type=18),
+    Format("Q8_K", 15, 256, 292, _PACKED,
            "8-bit with sums, groups of 256", _quants("L2808-L2818")),
-    Format("IQ2_XXS", 16, 256, 66, codebooks.iq2_xxs, _PACKED,
+    Format("IQ2_XXS", 16, 256, 66, _PACKED,
            "2-bit by a codebook, groups of 32 in blocks of 256", _quants("L2489-L2513")),
-    Format("IQ2_XS", 17, 256, 74, codebooks.iq2_xs, _PACKED,
+    Format("IQ2_XS", 17, 256, 74, _PACKED,
            "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2517-L2540")),
-    Format("IQ3_XXS", 18, 256, 98, codebooks.iq3_xxs, _PACKED,
+    Format("IQ3_XXS", 18, 256, 98, _PACKED,
            "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2576-L2604")),
-    Format("IQ1_S", 19, 256, 50, codebooks.iq1_s, _PACKED,
+    Format("IQ1_S", 19, 256, 50, _PACKED,
            "1.6-bit by a codebook, groups of 32 in blocks of 256", _quants("L2651-L2674")),
-    Format("IQ4_NL", 20, 32, 18, decoders.iq4_nl, _PACKED,
-           "4-bit with uneven steps, groups of 32", _quants("L2726-L2742")),
-    Format("IQ3_S", 21, 256, 110, codebooks.iq3_s, _PACKED,
+    Format("IQ4_NL", 20, 32, 18, _PACKED,
+           "4-bit with uneven steps, groups of 32", _quants("L2726-L2742"), file_type=25),
+    Format("IQ3_S", 21, 256, 110, _PACKED,
            "3-bit by a codebook, groups of 32 in blocks of 256", _quants("L2608-L2647")),
-    Format("IQ2_S", 22, 256, 82, codebooks.iq2_s, _PACKED,
+    Format("IQ2_S", 22, 256, 82, _PACKED,
            "2-bit by a codebook, groups of 16 in blocks of 256", _quants("L2544-L2572")),
-    Format("IQ4_XS", 23, 256, 136, decoders.iq4_xs, _PACKED,
-           "4-bit with uneven steps, groups of 32 in blocks of 256", _quants("L2744-L2765")),
-    Format("IQ1_M", 29, 256, 56, codebooks.iq1_m, _PACKED,
+    Format("IQ4_XS", 23, 256, 136, _PACKED,
+           "4-bit with uneven steps, groups of 32 in blocks of 256", _quants("L2744-L2765"), file_type=30),
+    Format("IQ1_M", 29, 256, 56, _PACKED,
            "1.8-bit by a codebook, groups of 16 in blocks of 256", _quants("L2676-L2724")),
-    Format("TQ1_0", 34, 256, 54, decoders.tq1_0, _PACKED,
-           "ternary, five to a byte, groups of 256", _quants("L2429-L2466")),
-    Format("TQ2_0", 35, 256, 66, decoders.tq2_0, _PACKED,
-           "ternary, four to a byte, groups of 256", _quants("L2468-L2485")),
-    Format("MXFP4", 39, 32, 17, decoders.mxfp4, _PACKED,
-           "4-bit floats, groups of 32", _quants("L569-L587")),
-    Format("NVFP4", 40, 64, 36, decoders.nvfp4, _PACKED,
-           "4-bit floats, groups of 16 in blocks of 64", _quants("L589-L612")),
-    Format("Q1_0", 41, 128, 18, decoders.q1_0, _PACKED,
-           "1-bit, groups of 128", _quants("L419-L437")),
-    Format("Q2_0", 42, 64, 18, decoders.q2_0, _PACKED,
-           "2-bit, groups of 64", _quants("L439-L457")),
-    Format("F8_E4M3", 43, 32, 34, decoders.f8_e4m3, _PACKED,
-           "8-bit floats to 448, groups of 32", _FP8),
-    Format("F8_E5M2", 44, 32, 34, decoders.f8_e5m2, _PACKED,
-           "8-bit floats to 57344, groups of 32", _FP8),
-    Format("PQ2_0", 142, 128, 34, decoders.q2_0, _PACKED,
+    Format("TQ1_0", 34, 256, 54, _PACKED,
+           "ternary, five to a byte, groups of 256", _quants("L2429-L2466"), file_type=36),
+    Format("TQ2_0", 35, 256, 66, _PACKED,
+           "ternary, four to a byte, groups of 256", _quants("L2468-L2485"), file_type=37),
+    Format("MXFP4", 39, 32, 17, _PACKED,
+           "4-bit floats, groups of 32", _quants("L569-L587"), file_type=38),
+    Format("NVFP4", 40, 64, 36, _PACKED,
+           "4-bit floats, groups of 16 in blocks of 64", _quants("L589-L612"), file_type=39),
+    Format("Q1_0", 41, 128, 18, _PACKED,
+           "1-bit, groups of 128", _quants("L419-L437"), file_type=40),
+    Format("Q2_0", 42, 64, 18, _PACKED,
+           "2-bit, groups of 64", _quants("L439-L457"), file_type=41),
+    Format("F8_E4M3", 43, 32, 34, _PACKED,
+           "8-bit floats to 448, groups of 32", _FP8, oxibonsai=True),
+    Format("F8_E5M2", 44, 32, 34, _PACKED,
+           "8-bit floats to 57344, groups of 32", _FP8, oxibonsai=True),
+    Format("PQ2_0", 142, 128, 34, _PACKED,
            "2-bit, groups of 128", f"{_PRISM}src/ggml-quants.c"),
-    Format("PTQ1_0", 143, 128, 28, decoders.ptq1_0, _PACKED,
+    Format("PTQ1_0", 143, 128, 28, _PACKED,
            "ternary, five to a byte, groups of 128", f"{_PRISM}src/ggml-quants.c"),
-    Format("TQ2_0_G128", 1042, 128, 34, decoders.tq2_0_g128, _PACKED,
+    Format("TQ2_0_G128", 1042, 128, 34, _PACKED,
            "ternary, four to a byte, groups of 128",
-           f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_ternary.rs"),
+           f"{_OXIBONSAI}crates/oxibonsai-core/src/quant_ternary.rs", oxibonsai=True, stored_id=42),
 )
 # fmt: on
 

@@ -2,20 +2,17 @@
 
 Where ggml's reference is a formula, this is that formula; where it is a search for scales (K-quants
 and IQ4), this is a simpler search within ggml's error bounds. Every quantizer takes weights f32
-[n, block] and returns blocks uint8 [n, size], the inverse of the decoder of the same name. Weights
-must be finite.
+[n, block] and returns blocks uint8 [n, size], the inverse of the decoder of the same name: that of a
+format, in lower case. Weights must be finite. Formats without one need an importance matrix (IQ1 to
+IQ3) or are of activations.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from kernels.weights import decoders
-
-Quantizer = Callable[[Tensor], Tensor]
 
 
 def _halves(*values: Tensor) -> Tensor:
@@ -207,6 +204,9 @@ def q2_0(x: Tensor) -> Tensor:
     return torch.cat((_halves(d), _pack_neighbours(q)), dim=1)
 
 
+pq2_0 = q2_0
+
+
 def tq2_0_g128(x: Tensor) -> Tensor:
     """TQ2_0_G128: ternary codes, the scale last."""
     d, q = _ternary(x)
@@ -363,34 +363,3 @@ def iq4_xs(x: Tensor) -> Tensor:
     high = _pack_neighbours(stored >> 4)
     low = stored[:, 0::2] & 15 | (stored[:, 1::2] & 15) << 4
     return torch.cat((_halves(d), high, low, _pack_nibbles(q).flatten(1)), dim=1)
-
-
-# By format name. Formats left out need an importance matrix (IQ1 to IQ3) or are of activations.
-QUANTIZERS: dict[str, Quantizer] = {
-    "F32": f32,
-    "F16": f16,
-    "BF16": bf16,
-    "F8_E4M3": f8_e4m3,
-    "F8_E5M2": f8_e5m2,
-    "Q4_0": q4_0,
-    "Q4_1": q4_1,
-    "Q5_0": q5_0,
-    "Q5_1": q5_1,
-    "Q8_0": q8_0,
-    "Q2_K": q2_k,
-    "Q3_K": q3_k,
-    "Q4_K": q4_k,
-    "Q5_K": q5_k,
-    "Q6_K": q6_k,
-    "IQ4_NL": iq4_nl,
-    "IQ4_XS": iq4_xs,
-    "MXFP4": mxfp4,
-    "NVFP4": nvfp4,
-    "Q1_0": q1_0,
-    "Q2_0": q2_0,
-    "PQ2_0": q2_0,
-    "TQ2_0_G128": tq2_0_g128,
-    "TQ1_0": tq1_0,
-    "TQ2_0": tq2_0,
-    "PTQ1_0": ptq1_0,
-}

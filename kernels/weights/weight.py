@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.weights.formats import Format, decode_rows
+from kernels.weights.formats import Format
 
-# Formats with a torch dtype; all others are blocks of bytes.
-_TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+# Weights decoded at once: 2.5 MB of temporaries at most, which fit a core's L2 cache.
+_CHUNK = 1 << 18
 
 
 class Storage(Enum):
@@ -31,7 +31,38 @@ class Storage(Enum):
 
 def file_dtype(format: Format) -> torch.dtype:
     """The type of `Weight.data` in the layout of a file."""
-    return _TYPES.get(format.name, torch.uint8)
+    found: torch.dtype = getattr(torch, format.dtype)
+    return found
+
+
+def decode_rows(
+    data: Tensor, format: Format, columns: int, out: Tensor | None = None, chunk: int = _CHUNK
+) -> Tensor:
+    """Decode packed rows: data uint8 [rows, row_bytes] → f32 [rows, columns].
+
+    `out` f32 [rows, columns], contiguous, is filled and returned when given. `chunk` is the
+    number of weights decoded at once; temporary memory is ten bytes for each. Raises ValueError
+    for a shape or dtype that does not match.
+    """
+    rows, row_bytes = data.shape[0], format.row_bytes(columns)
+    if data.dtype != torch.uint8 or data.shape != (rows, row_bytes):
+        raise ValueError(
+            f"decode_rows: {format.name} rows of {columns} weights are uint8 [rows, {row_bytes}], "
+            f"got {data.dtype} {list(data.shape)}"
+        )
+    if out is None:
+        out = torch.empty(rows, columns, device=data.device)
+    if out.dtype != torch.float32 or out.shape != (rows, columns) or not out.is_contiguous():
+        raise ValueError(
+            f"decode_rows: out must be contiguous float32 [{rows}, {columns}], "
+            f"got {out.dtype} {list(out.shape)}"
+        )
+    packed = data.reshape(-1, format.size)
+    decoded = out.view(-1, format.block)
+    step = max(chunk // format.block, 1)
+    for start in range(0, packed.shape[0], step):
+        decoded[start : start + step] = format.decode(packed[start : start + step])
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +104,6 @@ class Weight:
         return self.shape[-1]
 
     @property
-    def packed(self) -> bool:
-        """Whether `data` holds quantized blocks."""
-        return self.format.name not in _TYPES
-
-    @property
     def size_bytes(self) -> int:
         """Size of `data` in bytes."""
         return self.data.numel() * self.data.element_size()
@@ -98,7 +124,7 @@ class Weight:
     def decode(self, start: int, end: int, out: Tensor) -> None:
         """Write the rows from `start` to before `end` into `out` f32 [end - start, columns]."""
         self._check_layout()
-        if self.packed:
+        if self.format.packed:
             decode_rows(self.data[start:end], self.format, self.columns, out)
         else:
             out.copy_(self.data[start:end])
@@ -111,6 +137,6 @@ class Weight:
             )
 
     def _decode(self, data: Tensor) -> Tensor:
-        if self.packed:
+        if self.format.packed:
             return decode_rows(data, self.format, self.columns)
         return data.to(torch.float32)

@@ -49,7 +49,7 @@ from kernels.cuda.program import Recorded
 from kernels.ops import Segment
 from kernels.programs.interpreter import Interpreter
 from kernels.weights.formats import by_name
-from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.quantizers import q8_0
 from kernels.weights.weight import Weight
 
 ROOT = Path(__file__).parents[2]
@@ -262,7 +262,7 @@ def check_tokens(backend: Backend, tokens: int, report: Report) -> None:
         ) -> Weight:
             format = by_name("Q8_0")
             values = torch.randn(rows, columns, generator=random) * columns**-0.5
-            data = QUANTIZERS["Q8_0"](values.view(-1, format.block))
+            data = q8_0(values.view(-1, format.block))
             made = Weight.from_bytes(data.numpy().tobytes(), format, (rows, columns))
             return place.prepare(made)
 

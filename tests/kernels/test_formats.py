@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from blocks import decoded, f8_e4m3, f8_e5m2
-from kernels.weights.formats import FORMATS, UNSUPPORTED, Format, by_name, decode_rows
+from kernels.weights.formats import FORMATS, UNSUPPORTED, Format, by_name
+from kernels.weights.weight import decode_rows
 
 Blocks = Callable[[Format, int], Tensor]
 LayerKV = Callable[[Format, int, int], Tensor]

@@ -58,7 +58,7 @@ def test_float_formats_have_their_own_type(name: str, dtype: torch.dtype) -> Non
     data = values.view(torch.uint8).numpy().tobytes()
     weight = Weight.from_bytes(data, by_name(name), (2, 3))
     assert weight.data.dtype == dtype
-    assert not weight.packed
+    assert not weight.format.packed
     assert torch.equal(weight.dense(), values.float())
 
 

@@ -29,7 +29,7 @@ import tiny
 from chosen_backend import ops
 from engine.cli.quantize import quantize
 from engine.loading.loader import load
-from kernels.weights.quantizers import QUANTIZERS
+from kernels.weights.formats import FORMATS
 from llama_server import Refusal, ask, serving, version
 from sessions import open_session
 
@@ -69,7 +69,8 @@ def tiny_model(folder: Path) -> Model:
     prompts = [[rng.randrange(1, 290) for _ in range(rng.randint(2, 40))] for _ in range(1500)]
     ends = load(path).tokenizer.end_tokens
     blind = [[5, 6, 7, 8], [100, 3, 250, 41, 77, 19], list(range(10, 60))]
-    return Model(path, tuple(QUANTIZERS), prompts, asked=6, tokens=8, ends=ends, blind=blind)
+    formats = tuple(row.name for row in FORMATS.values() if row.quantize)
+    return Model(path, formats, prompts, asked=6, tokens=8, ends=ends, blind=blind)
 
 
 def real_model(path: Path) -> Model:

@@ -32,7 +32,6 @@ from kernels.backend.placement import Placement
 from kernels.programs.program import Program
 from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PageTable
 from kernels.weights.formats import by_name
-from kernels.weights.quantizers import QUANTIZERS
 from kernels.weights.weight import Weight
 
 
@@ -47,7 +46,8 @@ class QuantizedWeights(Weights):
         name, columns = self.quantization, weight.columns
         if name and len(weight.shape) > 1 and columns % by_name(name).block == 0:
             format = by_name(name)
-            data = QUANTIZERS[name](weight.dense().reshape(-1, format.block))
+            assert format.quantize
+            data = format.quantize(weight.dense().reshape(-1, format.block))
             weight = Weight.from_bytes(data.numpy().tobytes(), format, weight.shape)
         return backend.prepare(weight)
 

@@ -21,25 +21,18 @@ from torch import Tensor
 import blocks
 import paging
 from kernels.backend import reference
+from kernels.cpu import library
 from kernels.cpu.schema import NativeActivation
 from kernels.ops import Activation
 from kernels.ops.softcap import softcap
 from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV
-from kernels.weights.formats import Format, decode_rows
+from kernels.weights.formats import Format
+from kernels.weights.weight import decode_rows
 
 DRIVER = Path(__file__).parents[1] / "native" / "driver.cpp"
 TOKENS, ROWS, BLOCKS = (1, 2, 7, 13, 33), (1, 15, 16, 17, 64, 65, 100), (1, 2, 3, 9)
 COLUMNS = (1, 2, 3, 9, 31, 33, 100)  # for formats whose block is one weight
 COUNTS = (1, 2, 15, 16, 17, 63, 65, 300, 5000)
-_QUANTIZED = {row.name for row in blocks.PACKED.values()} - {
-    "F32",
-    "F16",
-    "BF16",
-    "F8_E4M3",
-    "F8_E5M2",
-}
-# Formats whose kernels quantize activations in groups of 32 rather than 16.
-_GROUPS_OF_32 = {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"}
 # Tolerances of the normalized squared error.
 # Of a whole layer with 8-bit activations: half of the cases agree to 1e-13, but a value near a
 # rounding boundary can get the neighbouring code, which moved the logits by up to 2e-4.
@@ -273,7 +266,7 @@ class CaseGenerator:
         heads_norms = [0.3 * torch.rand(head_width, generator=self._random) for _ in "qk"]
         frequencies = torch.rand(head_width // 2, generator=self._random)
         ids = torch.randint(0, vocabulary, (tokens,), generator=self._random)
-        group = 0 if format.name not in _QUANTIZED else 32 if format.name in _GROUPS_OF_32 else 16
+        group = library.native().nk_activation_group(format.id)
         expected = _layer(dense, norms, heads_norms, frequencies, ids, type, group)
         cap = 3 * float(expected.square().mean().sqrt())
         sizes = width, heads, kv_heads, head_width, inner, vocabulary, type, tokens

@@ -34,11 +34,6 @@ _TEXT = (
     "the quick brown fox jumps over the lazy dog and then the dog sleeps under the old tree; "
     "hello there, how are you today? one two three four five, this is the answer to that question."
 )
-_FILE_TYPES = {
-    "F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10,
-    "Q3_K": 12, "Q4_K": 14, "Q5_K": 16, "Q6_K": 18, "IQ4_NL": 25, "IQ4_XS": 30, "BF16": 32,
-    "TQ1_0": 36, "TQ2_0": 37, "MXFP4": 38, "Q1_0": 40, "Q2_0": 41,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +136,10 @@ def _keys(architecture: str, format: str, sizes: Sizes, vocabulary: int) -> dict
         "general.architecture": a,
         "general.type": "model",
         "general.name": f"tiny {a} {format}",
-        "general.file_type": _FILE_TYPES.get(format),
+        "general.file_type": by_name(format).file_type,
         "general.quantization_version": 2,
         # These type numbers denote these formats only in files marked as OxiBonsai's.
-        "oxibonsai.quant_format": format if format.startswith(("F8_", "TQ2_0_G")) else None,
+        "oxibonsai.quant_format": format if by_name(format).oxibonsai else None,
         f"{a}.block_count": sizes.layers,
         f"{a}.context_length": sizes.context,
         f"{a}.embedding_length": sizes.hidden,
@@ -342,8 +337,7 @@ def _add_tensor(
     row_bytes = row.row_bytes(shape[-1])
     raw = _packed(random, shape, spread, row).reshape(*shape[:-1], row_bytes)
     # With dtype uint8 the writer would read `shape` as a shape in bytes; int8 avoids that.
-    number = 42 if row.name == "TQ2_0_G128" else row.id
-    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=number)  # type: ignore[arg-type]
+    writer.add_tensor(name, raw.view(np.int8), raw_shape=shape, raw_dtype=row.file_id)  # type: ignore[arg-type]
 
 
 def _packed(
@@ -380,7 +374,10 @@ def _packed(
     weights = random.standard_normal(shape, np.float32) * np.float32(spread)
     if row.name == "Q1_0":
         return _q1_0(weights)
-    return gguf.quantize(weights, GGMLQuantizationType(row.id)).view(np.uint8)
+    if row.id in gguf.GGML_QUANT_SIZES:
+        return gguf.quantize(weights, GGMLQuantizationType(row.id)).view(np.uint8)
+    assert row.quantize, row.name
+    return row.quantize(torch.from_numpy(weights).view(-1, row.block)).numpy()
 
 
 _FLOATS = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}

@@ -17,7 +17,7 @@ import tiny
 from engine.errors import EngineError, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
-from kernels.weights.formats import decode_rows
+from kernels.weights.weight import decode_rows
 
 Tensors = dict[str, NDArray[np.float32]]
 D, F, V, BLOCK, LAYERS = 64, 96, 40, 32, 2

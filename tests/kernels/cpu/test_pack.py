@@ -15,7 +15,8 @@ import tiles
 from blocks import PACKED
 from kernels.cpu import library
 from kernels.cpu.schema import NativeWeight
-from kernels.weights.formats import Format, by_name, decode_rows
+from kernels.weights.formats import Format, by_name
+from kernels.weights.weight import decode_rows
 
 LayerKV = Callable[[Format, int, int], Tensor]
 Pieces = list[tuple[int, int]]
