@@ -48,7 +48,6 @@ MOST_TEST_PROCESSES = 4  # each loads the real models: about 1.5 GB
 DISTRIBUTION = ("--dist", "worksteal")  # pytest-xdist: idle processes take tests from busy ones
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 SHOTS = ROOT / "build" / "shots"
-SCHEMA = str(Path("kernels") / "cpu" / "schema.py")  # generates native/api/nk.h
 
 # The systems of `test --on`: each runs its tests and returns the rows of the table.
 PLATFORMS: dict[str, Callable[..., list[result_table.Row]]] = {
@@ -78,6 +77,7 @@ def native_sources() -> list[str]:
 
 _NATIVE = tuple(native_sources())
 CATALOGS = str(Path("packaging") / "catalogs.py")
+HEADERS = ("python", "-m", "kernels.cpu.header")  # generates C headers
 # basedpyright: only errors fail; its warnings do not.
 STEPS = (
     Step("format", ("ruff", "format", "--check", "."), ("ruff", "format", ".")),
@@ -90,7 +90,7 @@ STEPS = (
         ("clang-format", "-i", *_NATIVE),
     ),
     Step("words", ("python", CATALOGS, "--check"), ("python", CATALOGS), shows=True),
-    Step("header", ("python", SCHEMA, "--check"), ("python", SCHEMA)),
+    Step("headers", (*HEADERS, "--check"), HEADERS),
 )
 
 

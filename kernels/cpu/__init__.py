@@ -7,12 +7,13 @@ from kernels.cpu import library, listing, ops, program, timing, weights
 from kernels.cpu.memory import memory
 from kernels.cpu.operations import kind_of
 from kernels.ops.in_place import InPlace, op_name
+from kernels.weights import formats
 
-# Formats with a packed layout in native/pack/pack.cpp; the others run on the reference.
-FORMATS = (
-    *("F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "Q8_0", "MXFP4", "IQ4_NL", "IQ4_XS"),
-    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
-    *("Q1_0", "Q2_0", "TQ1_0", "TQ2_0", "PQ2_0", "PTQ1_0", "TQ2_0_G128"),
+# Formats with kernels in native/formats; the others run on the reference.
+FORMATS = tuple(
+    row.name
+    for row in formats.FORMATS.values()
+    if library.available() and weights.group_rows(row) > 0
 )
 
 

@@ -1,6 +1,6 @@
-"""Independent numpy decoder of packed weight tiles, from the struct declarations in layout.h.
+"""Independent numpy decoder of packed weight tiles, from the structs of kernels/cpu/native/formats.
 
-Field offsets are parsed from the header. The order of codes in vectors and the use of scales are
+Field offsets are parsed from them. The order of codes in vectors and the use of scales are
 implemented a second time here, after the header's comments, not after the packing code.
 """
 
@@ -20,27 +20,25 @@ from kernels.weights.formats import Format
 
 Array = NDArray[Any]
 
-_HEADER = Path(__file__).parents[2] / "kernels" / "cpu" / "native" / "pack" / "layout.h"
+_FOLDER = Path(__file__).parents[2] / "kernels" / "cpu" / "native" / "formats"
 _TYPES = {"half_t": "<u2", "uint16_t": "<u2", "uint8_t": "u1", "int8_t": "i1"}
 _STEPS = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
 _E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
 _PLAIN = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+# Those whose tile has another name than the format.
 _TILES = {
-    "Q4_0": "q4_0", "Q4_1": "q4_1", "Q5_0": "q5_0", "Q5_1": "q5_1", "Q8_0": "q8_0",
-    "Q2_K": "q2_k", "Q3_K": "q3_k", "Q4_K": "q4_k", "Q5_K": "q5_k", "Q6_K": "q6_k",
-    "IQ4_NL": "q4_0", "IQ4_XS": "iq4_xs", "TQ1_0": "tq2", "TQ2_0": "tq2", "MXFP4": "mxfp4",
-    "PQ2_0": "pq2", "PTQ1_0": "pq2", "TQ2_0_G128": "pq2", "Q1_0": "q1_0", "Q2_0": "q2_0", "F8_E4M3": "f8", "F8_E5M2": "f8",
+    "IQ4_NL": "q4_0", "TQ1_0": "tq2", "TQ2_0": "tq2", "PQ2_0": "pq2", "PTQ1_0": "pq2", "TQ2_0_G128": "pq2", "F8_E4M3": "f8", "F8_E5M2": "f8",
 }  # fmt: skip
 
 
 @cache
 def tile_type(format: Format) -> np.dtype[Any]:
-    """The tile struct of a format as a numpy dtype, with the fields that layout.h declares."""
+    """The tile struct of a format as a numpy dtype, with the fields that it declares."""
     if format.name in _PLAIN:
         return np.dtype([("x", _PLAIN[format.name], (16,))])
-    declared = re.search(
-        rf"struct tile_{_TILES[format.name]} {{(.*?)}};", _HEADER.read_text(encoding="utf-8")
-    )
+    name = _TILES.get(format.name, format.name.lower())
+    text = "".join(path.read_text(encoding="utf-8") for path in _FOLDER.glob("*.inc"))
+    declared = re.search(rf"struct tile_{name} {{(.*?)}};", text)
     assert declared
     fields: list[tuple[str, str, tuple[int, ...]]] = []
     for kind, names in re.findall(r"(\w+) ([^;]+);", declared[1]):

@@ -10,7 +10,7 @@ constexpr int64_t NK_FEW_TOKENS = 16;
 
 // Quantized activations of a product. Columns are padded with zeros to a multiple of 32. One scale
 // for each 16 columns; value = q * scale. A scale is the largest magnitude / 127 of its group: of
-// 16 columns, or of 32, with the same scale stored twice; see nk_activation_group_size.
+// 16 columns, or of 32, with the same scale stored twice; see nk_activation_group.
 struct nk_act {
     const float *x;      // [tokens, columns] unquantized, for the float formats
     const int8_t *q;     // [tokens, padded]

@@ -1,6 +1,6 @@
 // Packing of weights: GGUF blocks to the tiles of layout.h, and decoding of single packed rows.
 //
-// Operands: `source` rows of blocks as in pack_blocks.h at any address; `packed` consecutive groups
+// Operands: `source` rows of blocks as in a GGUF file at any address; `packed` consecutive groups
 // as in layout.h, at least 4-byte aligned. Columns are a multiple of the block. Missing rows of the
 // last group get scale zero and weight zero. Threads may pack disjoint ranges of rows and decode
 // rows concurrently. Decoded rows are bit-identical to kernels/weights/decoders.py: a scale times a
@@ -8,37 +8,24 @@
 
 #include "pack/layout.h"
 #include "api/nk.h"
-#include "pack/pack_128.h"
-#include "pack/pack_256.h"
-#include "pack/pack_32.h"
-#include "pack/pack_transposed.h"
 #include "pack/rows.h"
 
 namespace {
 
 struct packing {
     int64_t format, group, columns, block_bytes, tile_bytes;
+    int activation_group;
     // Packs one group of `rows` rows, `stride` bytes apart.
     void (*pack)(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed);
     void (*get)(const void *packed, int row, int64_t columns, float *out);
 };
-
-template <class Tile>
-void clear(Tile &t) {
-    memset(&t, 0, sizeof t);
-}
-
-void clear(tile_q8_0 &t) {
-    memset(t.d, 0, sizeof t.d);
-    memset(t.q, 128, sizeof t.q);
-}
 
 // Packs row by row: a row's block is scattered to one word of every vector.
 template <class F>
 void pack_rows(const uint8_t *source, int64_t stride, int rows, int64_t columns, void *packed) {
     auto *tile = static_cast<typename F::tile *>(packed);
     for (int64_t i = 0; i < columns / F::columns; i++, tile++) {
-        if (rows < 16) clear(*tile);
+        if (rows < 16) F::clear(*tile);
         const uint8_t *block = source + i * int64_t(sizeof(typename F::block));
         for (int row = 0; row < rows; row++, block += stride)
             F::put(*reinterpret_cast<const typename F::block *>(block), row, *tile);
@@ -67,55 +54,33 @@ void get_row(const void *packed, int row, int64_t columns, float *out) {
     for (int64_t i = 0; i < columns; i += F::columns) F::get(*tile++, row, out + i);
 }
 
-template <class F>
-constexpr packing by_rows(int64_t format) {
-    return {
-        format,       16,        F::columns, sizeof(typename F::block), sizeof(typename F::tile),
-        pack_rows<F>, get_row<F>};
-}
-
-template <class F>
-constexpr packing by_groups(int64_t format) {
-    return {format,
-            F::group,
-            F::columns,
-            sizeof(typename F::block),
-            sizeof(typename F::tile),
-            pack_transposed<F>,
-            get_row<F>};
+template <class F, int kColumns, int kBytes>
+constexpr packing packing_by(int64_t format) {
+    packing p = {};
+    p.format = format;
+    if constexpr (F::group > 0) {
+        static_assert(F::columns == kColumns, "the weights of a block, as in the format's row");
+        static_assert(sizeof(typename F::block) == kBytes, "its bytes");
+        p.group = F::group;
+        p.activation_group = F::activation_group;
+        p.columns = F::columns;
+        p.block_bytes = sizeof(typename F::block);
+        p.tile_bytes = sizeof(typename F::tile);
+        if constexpr (F::transposed) p.pack = pack_transposed<F>;
+        else p.pack = pack_rows<F>;
+        p.get = get_row<F>;
+    }
+    return p;
 }
 
 const packing kPackings[] = {
-    by_groups<float_columns<uint32_t, as_float>>(NK_F32),
-    by_groups<float_columns<uint16_t, half_to_float>>(NK_F16),
-    by_groups<float_columns<uint16_t, bfloat_to_float>>(NK_BF16),
-    by_groups<f8<e4m3_to_float>>(NK_F8_E4M3),
-    by_groups<f8<e5m2_to_float>>(NK_F8_E5M2),
-    by_groups<q1_0>(NK_Q1_0),
-    by_rows<q2_0>(NK_Q2_0),
-    by_rows<tq1_0>(NK_TQ1_0),
-    by_rows<tq2_0>(NK_TQ2_0),
-    by_rows<pq2_0>(NK_PQ2_0),
-    by_rows<tq2_0_g128>(NK_TQ2_0_G128),
-    by_rows<ptq1_0>(NK_PTQ1_0),
-    by_rows<q4_0>(NK_Q4_0),
-    by_rows<q4_1>(NK_Q4_1),
-    by_rows<q5_0>(NK_Q5_0),
-    by_rows<q5_1>(NK_Q5_1),
-    by_rows<q8_0>(NK_Q8_0),
-    by_rows<iq4_nl>(NK_IQ4_NL),
-    by_rows<mxfp4>(NK_MXFP4),
-    by_rows<q2_k>(NK_Q2_K),
-    by_rows<q3_k>(NK_Q3_K),
-    by_rows<q4_k>(NK_Q4_K),
-    by_rows<q5_k>(NK_Q5_K),
-    by_rows<q6_k>(NK_Q6_K),
-    by_rows<iq4_xs>(NK_IQ4_XS),
-};
+#define NK_ROW(name, columns, bytes) \
+    packing_by<FormatOf<NK_##name>::type, columns, bytes>(NK_##name),
+    NK_FORMATS(NK_ROW)};
 
 const packing *packing_of(int64_t format) {
     for (const packing &p : kPackings)
-        if (p.format == format) return &p;
+        if (p.format == format) return p.group ? &p : nullptr;
     return nullptr;
 }
 
@@ -133,7 +98,10 @@ int64_t nk_group_rows(int64_t format) {
     return p ? p->group : 0;
 }
 
-int nk_activation_group(int64_t format) { return nk_activation_group_size(format); }
+int nk_activation_group(int64_t format) {
+    const packing *p = packing_of(format);
+    return p ? p->activation_group : 0;
+}
 
 // 0 for an unsupported format, a size below one, and int64_t overflow.
 int64_t nk_packed_bytes(int64_t format, int64_t rows, int64_t columns) {

@@ -145,6 +145,10 @@ inline void get1(const uint8_t *h, int row, int shift, uint8_t *out) {
 
 // --- floats
 
+// The sixteen values of IQ4_NL and IQ4_XS codes.
+const int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                               1,    13,   25,  38,  53,  69,  89,  113};
+
 inline float as_float(uint32_t bits) {
     float x;
     memcpy(&x, &bits, 4);
