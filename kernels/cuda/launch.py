@@ -20,7 +20,7 @@ from kernels.cuda.jit import dense, norms, products
 from kernels.cuda.jit.activations import NUMBERS
 from kernels.cuda.jit.products import X_WORDS
 from kernels.cuda.weights import Operand
-from kernels.gpu.layout import FORMATS, UNIT, units
+from kernels.gpu.layout import FORMATS, LAYOUTS, UNIT, units
 from kernels.ops import Activation
 
 # Tokens that one pass over the weights multiplies.
@@ -35,7 +35,7 @@ _TILE_ROWS = 32  # of a program on tensor cores
 # any GPU that copies ahead. On an H100 twice as fast for 16 tokens as a quarter of it, but for codes
 # of one bit, whose decoding sets the pace: there a quarter is faster by a fifth.
 _TILE_UNITS = 128
-_ONE_BIT = FORMATS.index("Q1_0")
+_ONE_BIT = {FORMATS.index(name) for name, one in LAYOUTS.items() if one.bits == 1}
 # Weights decoded at once: 128 MB. Larger pieces than the L2 cache holds take fewer launches and
 # larger matrix products: on an H100 half the time of pieces of 24 MB.
 _DECODED = 64 << 20
@@ -327,7 +327,7 @@ def linear_tiles(x: Tensor, weight: Operand, out: Tensor, tokens: int) -> None:
     """Product of some tokens on tensor cores; x [T, D] and out [T, N] f32."""
     block = min(max(triton.next_power_of_2(tokens), 16), 64)
     most = _TILE_UNITS // block
-    if weight.kind == _ONE_BIT:
+    if weight.kind in _ONE_BIT:
         most = max(most // 4, 1)
     run(
         dense.product_tiles,

@@ -72,7 +72,8 @@ def operand(weight: Weight) -> Operand:
 
 def reads_floats(format: Format) -> bool:
     """Whether products with weights of a format read x as floats, not its quantized copy."""
-    return layout_of(format) is None or format.name.startswith("F8")
+    layout = layout_of(format)
+    return layout is None or layout.read_as.are_floats
 
 
 def _part(array: Tensor, first: int, end: int) -> Tensor:

@@ -23,7 +23,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from kernels.weights import decoders
+from kernels.weights import decoders, formats
 from kernels.weights.formats import Format
 
 UNIT = 32  # columns
@@ -41,6 +41,20 @@ class Scales(IntEnum):
     SIGNED = 3  # d = f16 of 256 columns times i8
     PAIR = 4  # d and m: f16 of 256 columns times u8
     NIBBLES = 5  # as PAIR, both numbers in one byte, that of d in the low bits
+
+
+class Codes(IntEnum):
+    """What codes are."""
+
+    UNSIGNED = 0
+    SIGNED = 1  # bytes
+    E4M3 = 2  # floats of 8 bits
+    E5M2 = 3
+
+    @property
+    def are_floats(self) -> bool:
+        """Whether products read x as floats, not its quantized copy."""
+        return self in (Codes.E4M3, Codes.E5M2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,7 @@ class Layout:
     high_bits: int = 0  # of the second plane
     multiplier: int = 1
     offset: int = 0
-    signed: bool = False  # codes are signed bytes
+    read_as: Codes = Codes.UNSIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,18 +322,18 @@ def _iq4_xs(blocks: Tensor) -> Parts:
     return Parts(_signed(levels), _half16(blocks, 0), scales=scales)
 
 
-# By name of the format. The floats F32, F16 and BF16 are stored as in the file.
+# By name of the format: those with kernels. Formats that are floats are stored as in the file.
 LAYOUTS: dict[str, Layout] = {
     "Q4_0": Layout(_q4_0, 4, 32, offset=8),
     "Q4_1": Layout(_q4_1, 4, 32, Scales.HALF_MINIMUM),
     "Q5_0": Layout(_q5_0, 4, 32, high_bits=1, offset=16),
     "Q5_1": Layout(_q5_1, 4, 32, Scales.HALF_MINIMUM, high_bits=1),
-    "Q8_0": Layout(_q8_0, 8, 32, signed=True),
-    "IQ4_NL": Layout(_iq4_nl, 8, 32, signed=True),
-    "IQ4_XS": Layout(_iq4_xs, 8, 32, Scales.SIGNED, signed=True),
-    "MXFP4": Layout(_mxfp4, 8, 32, Scales.SINGLE, signed=True),
-    "F8_E4M3": Layout(_f8, 8, 32),
-    "F8_E5M2": Layout(_f8, 8, 32),
+    "Q8_0": Layout(_q8_0, 8, 32, read_as=Codes.SIGNED),
+    "IQ4_NL": Layout(_iq4_nl, 8, 32, read_as=Codes.SIGNED),
+    "IQ4_XS": Layout(_iq4_xs, 8, 32, Scales.SIGNED, read_as=Codes.SIGNED),
+    "MXFP4": Layout(_mxfp4, 8, 32, Scales.SINGLE, read_as=Codes.SIGNED),
+    "F8_E4M3": Layout(_f8, 8, 32, read_as=Codes.E4M3),
+    "F8_E5M2": Layout(_f8, 8, 32, read_as=Codes.E5M2),
     "Q2_K": Layout(_q2_k, 2, 16, Scales.NIBBLES),
     "Q3_K": Layout(_q3_k, 2, 16, Scales.SIGNED, high_bits=1, offset=4),
     "Q4_K": Layout(_q4_k, 4, 32, Scales.PAIR),
@@ -333,8 +347,7 @@ LAYOUTS: dict[str, Layout] = {
     "PTQ1_0": Layout(_ptq1_0, 2, 128, offset=1),
     "TQ2_0_G128": Layout(_tq2_0_g128, 2, 128, offset=1),
 }
-FLOATS = ("F32", "F16", "BF16")
-FORMATS = (*FLOATS, *LAYOUTS)
+FORMATS = (*(row.name for row in formats.FORMATS.values() if not row.packed), *LAYOUTS)
 
 
 def layout_of(format: Format) -> Layout | None:

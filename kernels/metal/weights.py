@@ -15,6 +15,7 @@ from torch import Tensor
 from kernels.gpu.layout import (
     LAYOUTS,
     UNIT,
+    Codes,
     Layout,
     arrays,
     layout_of,
@@ -23,13 +24,14 @@ from kernels.gpu.layout import (
     units,
 )
 from kernels.gpu.weights import WeightStore, fields
+from kernels.weights.formats import by_name
 from kernels.weights.weight import Weight
 
 LAYOUT = "metal"  # layout name of weights stored here
 
-# enum Storage of decoding.metal.
-_PACKED = 0
-_FLOATS = {"F32": 1, "F16": 2, "BF16": 3, "F8_E4M3": 4, "F8_E5M2": 5}
+# enum Storage of decoding.metal, by torch's type and by `Codes`.
+_FLOATS = {"float32": 1, "float16": 2, "bfloat16": 3}
+_CODES = {Codes.UNSIGNED: 0, Codes.SIGNED: 0, Codes.E4M3: 4, Codes.E5M2: 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +82,10 @@ def operand(weight: Weight) -> Operand:
 def shader_format(name: str) -> str:
     """The format of a weight as a type of decoding.metal."""
     if name not in LAYOUTS:
-        return f"Format<{_FLOATS[name]}, 8, 0, 1, 1, 0, 1, 0, 0>"
+        return f"Format<{_FLOATS[by_name(name).dtype]}, 8, 0, 1, 1, 0, 1, 0, 0>"
     one: Layout = LAYOUTS[name]
     facts = (
-        _FLOATS.get(name, _PACKED),
+        _CODES[one.read_as],
         one.bits,
         one.high_bits,
         UNIT // min(one.group, UNIT),
@@ -91,7 +93,7 @@ def shader_format(name: str) -> str:
         int(one.scales),
         one.multiplier,
         one.offset,
-        int(one.signed),
+        int(one.read_as is Codes.SIGNED),
     )
     return f"Format<{', '.join(map(str, facts))}>"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import triton
 
-from kernels.gpu.layout import FORMATS, LANES, LAYOUTS, UNIT, Layout
+from kernels.gpu.layout import FORMATS, LANES, LAYOUTS, UNIT, Codes, Layout
 from kernels.gpu.layout import Scales as _Scales
 
 # The number of a format in kernels.
@@ -19,20 +19,20 @@ KINDS: dict[str, int] = {name: number for number, name in enumerate(FORMATS)}
 HALF, HALF_MINIMUM, SINGLE, SIGNED, PAIR, NIBBLES = (int(one) for one in _Scales)
 
 
-def _table(fact: Callable[[Layout], int]) -> tuple[int, ...]:
-    """A number of each format; 0 for those that are stored as in the file."""
+def _table(fact: Callable[[Layout], int], of_files: int = 0) -> tuple[int, ...]:
+    """A number of each format; `of_files` for those that are stored as in the file."""
     found = (LAYOUTS.get(name) for name in FORMATS)
-    return tuple(0 if one is None else int(fact(one)) for one in found)
+    return tuple(of_files if one is None else int(fact(one)) for one in found)
 
 
 _PACKED = _table(lambda one: 1)
-_FLOAT = tuple(int(name not in LAYOUTS or name.startswith("F8")) for name in FORMATS)
-_E4M3 = tuple(int(name == "F8_E4M3") for name in FORMATS)
+_FLOAT = _table(lambda one: one.read_as.are_floats, of_files=1)
+_E4M3 = _table(lambda one: one.read_as is Codes.E4M3)
 _BITS = _table(lambda one: one.bits)
 _LANES = _table(lambda one: LANES // one.bits)
 _HIGH_BITS = _table(lambda one: one.high_bits)
 _HIGH_LANES = _table(lambda one: LANES // max(one.high_bits, 1))
-_SIGNED = _table(lambda one: one.signed)
+_SIGNED = _table(lambda one: one.read_as is Codes.SIGNED)
 _HALVES = _table(lambda one: UNIT // min(one.group, UNIT))
 _GROUP_UNITS = _table(lambda one: max(one.group // UNIT, 1))
 _TWO_LEVELS = _table(lambda one: one.scales in (_Scales.SIGNED, _Scales.PAIR, _Scales.NIBBLES))

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from blocks import PACKED
 from gpu_products import MakeRows
 from kernels.cuda import weights
-from kernels.gpu.layout import LANES, LAYOUTS, UNIT, Scales, arrays, stored_bytes, units
+from kernels.gpu.layout import LANES, LAYOUTS, UNIT, Codes, Scales, arrays, stored_bytes, units
 from kernels.gpu.weights import held_bytes
 from kernels.weights.formats import by_name
 from kernels.weights.weight import Weight
@@ -37,11 +36,11 @@ def numbers(weight: Weight) -> Tensor:
     codes = plane(found.codes, layout.bits)
     if layout.high_bits:
         codes |= plane(found.high, layout.high_bits) << layout.bits
-    if layout.signed:
+    if layout.read_as is Codes.SIGNED:
         codes = (codes ^ 128) - 128
-    if name == "F8_E4M3":
+    if layout.read_as is Codes.E4M3:
         values = codes.to(torch.uint8).view(torch.float8_e4m3fn).float()
-    elif name == "F8_E5M2":
+    elif layout.read_as is Codes.E5M2:
         values = codes.to(torch.uint8).view(torch.float8_e5m2).float()
     else:
         values = codes.float() * layout.multiplier - layout.offset
@@ -91,13 +90,6 @@ def test_rows_are_written_in_pieces(name: str, random_rows: MakeRows) -> None:
         weights.fill(made, first, end, data[first:end])
     assert torch.equal(numbers(made), weight.dense())
     assert bool((memory[made.size_bytes :] == 0xA5).all())
-
-
-def test_every_packed_format_with_native_kernels_has_a_layout() -> None:
-    from kernels import cpu
-
-    assert set(cpu.FORMATS) - {"F32", "F16", "BF16"} == set(LAYOUTS)
-    assert set(LAYOUTS) <= {format.name for format in PACKED.values()}
 
 
 def test_a_stored_weight_takes_little_more_than_the_file() -> None:
