@@ -34,6 +34,7 @@ from engine.loading.inspect import (
     supported_architectures,
 )
 from engine.loading.library import (
+    FORMAT_NAMES,
     FolderSearch,
     ModelSearch,
     bundled_models_folder,
@@ -152,6 +153,7 @@ from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapsho
 
 __all__ = [
     "DEFAULT_CACHE",
+    "FORMAT_NAMES",
     "OTHER_FAULT",
     "THOUGHT_ENDS",
     "THOUGHT_OPENS",

@@ -1,8 +1,7 @@
 """Offers: files of a hub repository, with their quantization layout and a recommended one.
 
 What a file is and whether it runs is first guessed from its name, until the beginning of the file
-has been read (`BeginningFacts`). `RUNS` lists the layouts this version runs, as file names have
-them; a test compares it with the table of formats.
+has been read (`BeginningFacts`).
 """
 
 from __future__ import annotations
@@ -17,22 +16,19 @@ from app.net.hub import HubFile, Source, kind_of
 from app.state.faults import explain
 from app.state.library import Memory, Offer
 from app.system.translation import tr
-from engine import BeginningFacts, Fault, FaultKind, model_name
+from engine import FORMAT_NAMES, BeginningFacts, Fault, FaultKind, model_name
 
-# Layouts this version runs, as they appear in file names. RECOMMENDED has fast kernels, in order
-# of preference; the rest of RUNS has none, or loses much quality.
+# Layouts this version runs, as they appear in file names: formats and mixes of them. RECOMMENDED has
+# fast kernels, in order of preference; the rest of RUNS has none, or loses much quality.
 RECOMMENDED = (
     "Q4_K_M", "Q4_K_XL", "Q4_K_L", "Q4_K_S", "Q4_K", "IQ4_XS", "IQ4_NL", "Q4_1", "Q4_0", "MXFP4", "Q5_K_M", "Q5_K_XL", "Q5_K_L", "Q5_K_S",
     "Q5_K", "Q5_1", "Q5_0", "Q6_K", "Q6_K_XL", "Q6_K_L", "Q8_0", "Q8_K_XL", "F8_E4M3", "F8_E5M2", "Q3_K_XL", "Q3_K_L", "Q3_K_M", "Q3_K_S",
     "Q3_K", "Q2_0_G64", "Q2_0", "PQ2_0", "PTQ1_0", "TQ2_0", "TQ2_0_G128", "TQ1_0", "Q1_0", "Q2_K_XL", "Q2_K_L", "Q2_K",
     "Q2_K_S", "F16", "BF16", "F32",
 )  # fmt: skip
-RUNS = (
-    *RECOMMENDED, "NVFP4", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS",
-    "IQ2_XXS", "IQ1_M", "IQ1_S", "Q8_1", "Q8_K",
-)  # fmt: skip
+RUNS = (*RECOMMENDED, "IQ3_M", "IQ3_XS", "IQ2_M", *FORMAT_NAMES)
 _LAYOUT = re.compile(
-    r"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|B?F16|F32|F8_E4M3|F8_E5M2|MXFP4|NVFP4)(?=[-_.]|$)",
+    rf"(?:^|[-_.])((?:I?Q\d|[PT]+Q\d)(?:_[A-Z0-9]+)*|{'|'.join(FORMAT_NAMES)})(?=[-_.]|$)",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE)

@@ -15,11 +15,14 @@ from pathlib import Path
 import platformdirs
 
 from engine.errors import RequestError
+from kernels.weights.formats import FORMATS
 
+FORMAT_NAMES = tuple(row.name for row in FORMATS.values())  # those this version runs
 # The quantization suffix of a file name: "-Q4_K_M", ".Q4_1", "-q8_0", "-F16", "-MXFP4".
 # "UD-" and "i1-" before it say how it was made.
 _QUANTIZATION = re.compile(
-    r"(?:[-_.](?:UD|i1))?[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|MXFP4|NVFP4)$", re.IGNORECASE
+    rf"(?:[-_.](?:UD|i1))?[-_.](?:I?Q\d\w*|[PT]+Q\d\w*|B?F\d+|{'|'.join(FORMAT_NAMES)})$",
+    re.IGNORECASE,
 )
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_DEPTH = 6  # nested folders searched; a Hugging Face hub cache has five levels

@@ -3,7 +3,12 @@
 A GGUF tensor is rows of blocks; a block packs a fixed number of weights into a fixed number of
 bytes. Everything that depends on a format takes it from its row: the file reader, the memory
 estimate, the window, the support matrix, the C header, tests. What a row cannot say is found by
-its name: the decoder, the quantizer, and the kernels of each backend that has any.
+its name. A new format is
+- its row here, a decoder of its name in decoders.py, and a quantizer in quantizers.py if files are
+  to be made in it; on every backend it now runs, on the reference;
+- its kernels: blocks, tiles, packing and unpacking in a file of kernels/cpu/native/formats, listed
+  by `python -m kernels.cpu.header`; for CUDA and Metal a row in kernels/gpu/layout.py;
+- in the tests, a second decoder of its blocks in tests/support/blocks.py, of its tiles in tiles.py.
 
 Importing this module loads no torch: the window reads the names.
 """
