@@ -100,17 +100,21 @@ class Backend:
 
     def finish(self) -> None:
         """Wait until the device has done what was launched; raises what its driver reports."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        elif self.device.type == "mps":
-            torch.mps.synchronize()
+        if self._on_accelerator:
+            torch.accelerator.synchronize(self.device)
 
     def reserved_bytes(self) -> int:
         """Bytes of the device's own memory that this process has: free once its model is gone."""
+        if not self._on_accelerator or self.free_bytes() is None:
+            return 0
         try:
-            return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
+            return torch.accelerator.memory_reserved(self.device)
         except RuntimeError:
             return 0
+
+    @property
+    def _on_accelerator(self) -> bool:
+        return self.device.type not in (HOST.type, "meta")
 
     def new_sampler(self, vocabulary: int) -> DeviceSampler | None:
         """What draws tokens of a vocabulary on the device; None: the host draws."""

@@ -136,6 +136,7 @@ def test_an_unknown_name_lists_the_known_ones(folder: Path) -> None:
         ("big-IQ4_XS-00001-of-00003.gguf", "big"),
         ("model.gguf", "model"),
         ("模型-F16.gguf", "模型"),
+        ("Small-F8_E4M3.gguf", "Small"),
         (".gguf", ".gguf"),
     ],
 )
