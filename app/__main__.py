@@ -200,7 +200,7 @@ async def _session(
 
     log.set_up(paths.log_file(), report)
     window = Window(states, lambda: made[0].settings)
-    apply_settings(window, settings, theme)
+    apply_settings(window, settings)
     quitting = asyncio.Event()
     requests = DesktopRequests(instance)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from PySide6.QtCore import QEventLoop, QTimer
 
 from app.settings.table import Settings
-from app.ui.theme.theme import Theme
 from app.ui.window import Window
 
 _LONGEST_MILLISECONDS = 5000  # a window that starts minimised is never painted
 
 
-def apply_settings(window: Window, settings: Settings, theme: Theme) -> None:
-    """Give the window its colours, text size and place."""
-    theme.changed.connect(window.apply_palette)
-    window.apply_palette(theme.palette)
+def apply_settings(window: Window, settings: Settings) -> None:
+    """Give the window its text size and place."""
     window.set_zoom(settings.zoom)
     window.placement.restore(settings.window_geometry)
     window.set_sidebar(settings.sidebar_open)

@@ -46,7 +46,6 @@ from app.ui.placement import Placement
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.transfer.view import TransferView
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
@@ -122,8 +121,6 @@ class Window(QWidget):
         self.collections = PageOpener(self._make_collections, self)
         self.presets: PresetsPage | None = None  # created on demand
         self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
-        self._made: list[Page] = []  # the pages that were created on demand
-        self._palette = LIGHT
         self.placement = Placement(self)
         self._make_parts()
         self._lay_out()
@@ -274,17 +271,6 @@ class Window(QWidget):
             self.actions_by_id[row.id] = action
 
     # --- called by actions and the wiring -------------------------------------------------------
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        parts = (
-            self.sidebar, self.top_bar, self.banners, self.chat, self.panel, self.picker,
-            self.picker_card, self.shortcuts_card, self.folder, self.cards, self.prompts,
-            self.prompts_card, self.prompt_list, self.transfer, self.drop_area, self.attaching,
-        )  # fmt: skip
-        for part in (*self._made, *parts):
-            part.apply_palette(palette)
 
     def set_zoom(self, percent: int) -> None:
         """Set the size of the text of chats and of the composer."""
@@ -522,9 +508,7 @@ class Window(QWidget):
 
     def add_page(self, page: Page) -> None:
         """Add a page that was created on demand."""
-        page.apply_palette(self._palette)
         page.closed.connect(self.close_page)
-        self._made.append(page)
         self._pages.addWidget(page)
 
     def show_page(self, page: QWidget) -> None:

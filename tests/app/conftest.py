@@ -11,9 +11,17 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.ui.theme.palette import LIGHT, show_palette
 from hostile_hub import Hub, running
 from queue_recorder import QueueRecorder, content, source
 from stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def light() -> Iterator[None]:
+    """What one test shows in another palette is light in the next."""
+    yield
+    show_palette(LIGHT)
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from PySide6.QtWidgets import QApplication
 from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
 from app.domain.parts import parts_of
-from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import load_fonts
 from app.ui.transcript.view import Transcript
 from engine import Role
@@ -180,7 +179,6 @@ def main() -> None:
     application = QApplication([])
     load_fonts()
     view = Transcript()
-    view.apply_palette(LIGHT)
     view.resize(760, 700)
     view.show()
     application.processEvents()

@@ -18,7 +18,6 @@ from adapter_stage import AdapterStage
 from app.engines.client import Capabilities
 from app.state.states import States
 from app.ui.panel.panel import ChatPanel
-from app.ui.theme.palette import LIGHT
 from app.ui.theme.theme import Theme
 from app.wiring import connect_adapters
 from stage import flush, until
@@ -52,7 +51,6 @@ class Bench(AdapterStage):
         self.section = self.panel.adapters
         connect_adapters(self.section, self.adapters)
         self.panel.opened.connect(self.adapters.find_missing)
-        self.panel.apply_palette(LIGHT)
         self.window.show()
         self.window.activateWindow()
         self.window.page.setFocus()

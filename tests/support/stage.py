@@ -90,7 +90,7 @@ class Stage:
             extractor=lambda: extractor or PlainExtractor(),
         )
         self.window = Window(self.states, lambda: self.controller.settings)
-        apply_settings(self.window, self.controller.settings, self.theme)
+        apply_settings(self.window, self.controller.settings)
         connect(self.window, self.controller, self.theme)
         self.window.resize(1080, 760)  # its usual size; the offscreen screen is smaller
 

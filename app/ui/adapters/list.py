@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.state.adapters import AdapterEntry, AdapterState
 from app.system.translation import tr
 from app.ui.adapters.row import AdapterRow
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import set_property
 
@@ -31,7 +30,6 @@ class AdapterList(QWidget):
     def __init__(self, adapter_state: AdapterState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = adapter_state
-        self._palette = LIGHT
         self._rows: dict[Path, AdapterRow] = {}
         self.rows: list[AdapterRow] = []  # in display order
         self._dragged: AdapterRow | None = None
@@ -40,12 +38,6 @@ class AdapterList(QWidget):
         self._layout.setContentsMargins(0, 0, 0, 0)
         self._layout.setSpacing(4)
         self.setAccessibleName(tr("Adapters, in the order they are applied"))
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for row in self.rows:
-            row.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the adapter stack of the state."""
@@ -94,7 +86,6 @@ class AdapterList(QWidget):
 
     def _make_row(self, path: Path) -> AdapterRow:
         row = AdapterRow(path)
-        row.apply_palette(self._palette)
         self._layout.addWidget(row)
         row.switched.connect(partial(self._emit_switched, row))
         row.strength_changed.connect(partial(self._emit_strength, row))

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QSizePolicy, QVBoxLayout, 
 
 from app.state.adapters import AdapterEntry, AdapterState
 from app.system.translation import tr, trn
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import (
     IconButton,
@@ -66,7 +65,6 @@ class Mixes(QWidget):
     def __init__(self, adapter_state: AdapterState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = adapter_state
-        self._palette = LIGHT
         self._shown: tuple[tuple[str, int, bool], ...] = ()
         self.lines: list[MixLine] = []
         self.heading = label(tr("Mixes"), "secondary", SMALL)
@@ -92,14 +90,6 @@ class Mixes(QWidget):
         self._layout.addLayout(edge)
         self.save_button.clicked.connect(self._open_name_field)
         self.field.returnPressed.connect(self._save)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.save_button.apply_palette(palette)
-        for line in self.lines:
-            line.button.apply_palette(palette)
-            line.remove.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the saved mixes and mark the one that equals the current stack."""
@@ -133,8 +123,6 @@ class Mixes(QWidget):
             line = MixLine(name, count, current=current)
             line.button.clicked.connect(partial(self.chosen.emit, name))
             line.remove.clicked.connect(partial(self.deleted.emit, name))
-            line.button.apply_palette(self._palette)
-            line.remove.apply_palette(self._palette)
             self._layout.addWidget(line)
             self.lines.append(line)
         if 0 <= focused < len(self.lines):

@@ -18,7 +18,6 @@ from app.system.byte_size import size
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr, trn
 from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_margins, set_property
@@ -171,11 +170,6 @@ class AdapterRow(QFrame):
     def stops(self) -> tuple[QWidget, ...]:
         """The tab stops in order."""
         return (self.handle, self.switch, self.more, self.slider, self.field)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for part in (self.handle, self.switch, self.slider, self.field, self.more):
-            part.apply_palette(palette)
 
     def open_menu(self) -> None:
         """Open the menu of further actions; does not block."""

@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 
 from app.state.adapters import STRONGEST
 from app.system.translation import number
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.theme.theme import RADIUS_CONTROL, SMALL, figures
 from app.ui.widgets import accessibility
 
@@ -45,7 +45,6 @@ class StrengthSlider(QSlider):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(Qt.Orientation.Horizontal, parent)
         accessibility.register(StrengthSlider, _AccessibleSlider)
-        self._palette = LIGHT
         self._acts = True
         most = round(STRONGEST * HUNDREDTHS)
         self.setRange(-most, most)
@@ -70,11 +69,6 @@ class StrengthSlider(QSlider):
         if acts != self._acts:
             self._acts = acts
             self.update()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.update()
 
     def sizeHint(self) -> QSize:
         return QSize(160, 28)
@@ -126,7 +120,7 @@ class StrengthSlider(QSlider):
     # --- drawing --------------------------------------------------------------------------------
 
     def paintEvent(self, ev: QPaintEvent) -> None:
-        palette, middle = self._palette, self.height() / 2
+        palette, middle = shown_palette(), self.height() / 2
         high_contrast = palette.hairline == palette.accent  # high contrast: outlines
         knob, zero, one = (self.x_for_value(value) for value in (self.value(), 0, HUNDREDTHS))
         ink = QColor(palette.accent if self._acts else palette.faint)
@@ -174,21 +168,15 @@ class StrengthField(QDoubleSpinBox):
         self.setButtonSymbols(QAbstractSpinBox.ButtonSymbols.NoButtons)
         self.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.setFrame(False)  # `paintEvent` draws it on hover and focus only
-        self._palette = LIGHT
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setFont(figures(SMALL))
         self.setFixedSize(52, 28)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.update()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        palette, focused = self._palette, self.hasFocus()
+        palette, focused = shown_palette(), self.hasFocus()
         high_contrast = palette.hairline == palette.text
         if not (focused or self.underMouse() or high_contrast):
             return

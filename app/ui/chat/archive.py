@@ -10,7 +10,6 @@ from app.domain.chat import Conversation
 from app.domain.folders import path_text
 from app.state.chat import State
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label
 from app.ui.widgets.row_list import RowList, buttons, lay_out
@@ -60,12 +59,6 @@ class ArchivePage(QWidget):
         self.list.itemSelectionChanged.connect(self._show_buttons)
         self._state.conversations_changed.connect(self.refresh)
         self._state.folders_changed.connect(self.refresh)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
-        self.delete_button.apply_palette(palette)
-        self.list.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the archived chats, the last used first; the selection is kept."""

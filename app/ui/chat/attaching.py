@@ -17,7 +17,6 @@ from app.ui.chat.file_list import FileList
 from app.ui.chat.page import ChatPage
 from app.ui.documents.viewer import DocumentViewer
 from app.ui.file_dialogs import choose_files, choose_folder
-from app.ui.theme.palette import Palette
 from app.ui.widgets.popover import Popover
 
 
@@ -53,11 +52,6 @@ class Attaching(QObject):
     def popovers(self) -> tuple[Popover, ...]:
         """The card of a file, if one was opened."""
         return self.viewer.popovers
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.viewer.apply_palette(palette)
-        self.list.apply_palette(palette)
 
     def on_dropped(self, paths: Sequence[Path]) -> None:
         """Show the chat, unless all that was dropped are models."""

@@ -11,7 +11,6 @@ from app.state.library import LibraryState, Offer
 from app.system.byte_size import size
 from app.system.durations import time_left
 from app.system.translation import listed, sentences, tr
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, figures
 from app.ui.widgets.controls import IconButton, TextButton, label
 
@@ -53,10 +52,6 @@ class BetterModelLine(QWidget):
         state.model_changed.connect(self.refresh)
         library.better_changed.connect(self.refresh)
         self.refresh()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the offer or the progress of its download; hidden without an offer."""

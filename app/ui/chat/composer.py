@@ -40,7 +40,6 @@ from app.ui.chat.format_chip import FormatChip
 from app.ui.documents.chip import FileItem, Item, items_of, part_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_property
 from app.ui.widgets.message_field import MessageField
@@ -368,13 +367,6 @@ class Composer(QFrame):
             part.setFont(face)
         self._fit_placeholder()
         self._fit_height()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.button.apply_palette(palette)
-        self.chip.apply_palette(palette)
-        self.chips.apply_palette(palette)
-        self.attach_button.apply_palette(palette)
 
     # --- chips ----------------------------------------------------------------------------------
 

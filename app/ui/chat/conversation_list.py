@@ -39,7 +39,7 @@ from app.ui.chat.sidebar_list import (
     dragged_rows,
     icon_at,
 )
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.typing import types_text
 
@@ -81,7 +81,6 @@ class ConversationList(QListView):
         accessibility.register(ConversationList, lambda view: AccessibleTree(view.accessible_rows))
         self._state, self._model, self._painter = state, model, painter
         self.accessible_rows = AccessibleRows(self, model, self._open, self._open_menu)
-        self._palette = LIGHT
         self._pressed = Qt.ItemFlag.NoItemFlags  # of the row where the mouse was pressed last
         self._target: Target | None = None  # of the drag in progress
         self._hovered: int | None = None  # closed folder that the drag is on
@@ -101,11 +100,6 @@ class ConversationList(QListView):
         self.setDefaultDropAction(Qt.DropAction.MoveAction)
         self.setDropIndicatorShown(False)  # painted here
         self.setAccessibleName(tr("Chats"))
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.viewport().update()
 
     def selected(self) -> list[int]:
         """The ids of the selected conversations, from top to bottom."""
@@ -336,7 +330,7 @@ class ConversationList(QListView):
         mark = self._target.mark
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(self._palette.accent), 2))
+        painter.setPen(QPen(QColor(shown_palette().accent), 2))
         if mark.height() == 0:
             painter.drawLine(mark.left() + 12, mark.top(), mark.right() - 12, mark.top())
         else:

@@ -18,7 +18,7 @@ from app.system.translation import isolated, tr, trn
 from app.ui.chat.better_model import BetterModelLine
 from app.ui.chat.preset_chips import PresetChips
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette, recolored
+from app.ui.theme.palette import Palette, follow_palette, recolored, shown_palette
 from app.ui.theme.theme import BODY, HEADING, READING, figures, font
 from app.ui.widgets.controls import TextButton, label
 
@@ -42,21 +42,18 @@ class Drawing(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._picture = QPixmap()
         self.setFixedSize(self.WIDTH, self.HEIGHT)
         self.setAccessibleName(tr("A bonsai in an alcove"))
+        follow_palette(self._recolor)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self._picture = QPixmap()
-        self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         ratio = self.devicePixelRatioF()
         if self._picture.isNull() or self._picture.devicePixelRatio() != ratio:
-            drawing = recolored(icons.source("bonsai.svg"), self._palette)
+            drawing = recolored(icons.source("bonsai.svg"), shown_palette())
             self._picture = icons.render(drawing, self.WIDTH, self.HEIGHT, ratio)
         painter = QPainter(self)
         painter.drawPixmap(0, 0, self._picture)
@@ -149,12 +146,6 @@ class EmptyView(QWidget):
 
     def _suggest(self, text: str) -> None:
         self.suggested.emit(text)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.drawing.apply_palette(palette)
-        for part in (self.better, *self._for_no_model):
-            part.apply_palette(palette)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -7,7 +7,6 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
 from app.ui.transcript.find import Finder
 from app.ui.widgets.controls import IconButton
 from app.ui.widgets.find_row import FindRow
@@ -30,11 +29,6 @@ class FindBar(FindRow):
         self.close_button.clicked.connect(self.closed)
         finder.changed.connect(self._show_count)
         self.hide()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Recolour the icons."""
-        super().apply_palette(palette)
-        self.close_button.apply_palette(palette)
 
     def open(self, selected: str = "") -> None:
         """Show the bar and take the focus; a selected text becomes the query."""

@@ -14,7 +14,7 @@ from app.domain.chat import Folder, Preset
 from app.state.chat import State
 from app.state.presets import PresetState
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
 from app.ui.widgets.menus import popup_below
@@ -58,6 +58,7 @@ class FolderCard(QWidget):
         self.setFocusProxy(self.name)
         self._lay_out()
         self.set_presets(())
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         title = label(tr("Folder"), "", READING)
@@ -115,10 +116,7 @@ class FolderCard(QWidget):
             self._folder = after
             self.changed.emit(after)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
-        self.preset_button.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         line = 2 if palette.hairline == palette.text else 1  # high contrast
         self.instructions.setStyleSheet(
             f"QPlainTextEdit {{ background: {palette.surface}; border-radius: 6px; padding: 3px;"
@@ -183,11 +181,6 @@ class FolderSettings(QObject):
         if folder is not None:
             self.content.show_folder(folder)
             self.card.open_centred()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.content.apply_palette(palette)
-        self.card.apply_palette(palette)
 
     def _show_presets(self) -> None:
         self.content.set_presets(self._presets.presets)

@@ -9,7 +9,6 @@ from app.domain.chat_settings import AnswerFormat, ChatSettings
 from app.state.chat_settings import FormatFault
 from app.system.translation import tr
 from app.ui.chat.format_words import full_name
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, set_margins, set_property
 
@@ -45,7 +44,3 @@ class FormatChip(QFrame):
         self.words.setToolTip(fault.sentence if fault else options.text[:400])
         set_property(self.words, "tone", "danger" if fault else "secondary")
         self.setVisible(options.format is not AnswerFormat.FREE)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.clear_button.apply_palette(palette)

@@ -32,7 +32,7 @@ from app.state.chat import ModelFile, ServedModel
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.typing import types_text
 
@@ -113,14 +113,13 @@ class RowPainter(QStyledItemDelegate):
         """`width` is that of a row, in pixels."""
         super().__init__(parent)
         self._width = width
-        self.palette = LIGHT
         self.keyboard = False  # the focus ring shows only after a key press
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         return QSize(self._width, ROW_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
-        palette, rect = self.palette, QRect(option.rect)  # type: ignore[attr-defined]
+        palette, rect = shown_palette(), QRect(option.rect)  # type: ignore[attr-defined]
         state = option.state  # type: ignore[attr-defined]
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -181,11 +180,6 @@ class ModelList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(tr("Models"))
         self.clicked.connect(self._choose)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._painter.palette = palette
-        self.viewport().update()
 
     def enter(self) -> None:
         """Take the keyboard focus, on the first row if none is current."""

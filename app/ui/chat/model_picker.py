@@ -19,7 +19,7 @@ from app.state.chat import ModelFile, ModelPhase, ModelStatus, State
 from app.state.faults import explain
 from app.system.translation import tr
 from app.ui.chat.model_list import ROW_HEIGHT, ModelList, ModelRow, row_of
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import Bar, TextButton, icon_after_text, label, set_margins
 from app.ui.widgets.typing import type_into
@@ -112,6 +112,7 @@ class ModelPicker(QWidget):
         self._lay_out()
         self._connect()
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         self._rule = QFrame()
@@ -148,17 +149,7 @@ class ModelPicker(QWidget):
         self._state.model_changed.connect(self.refresh)
         self._state.chat_model_changed.connect(self.refresh)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for part in (
-            self.list,
-            self.progress.bar,
-            self.browse_button,
-            self.open_button,
-            self.unload_button,
-            self.elsewhere_button,
-        ):
-            part.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self._rule.setStyleSheet(f"background: {palette.hairline};")
 
     def refresh(self) -> None:

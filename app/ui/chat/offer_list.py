@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFrame, QListWidget, QListWidgetItem, QVBoxLayout,
 from app.system.translation import isolated
 from app.ui.chat.composer import Composer
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, RADIUS_CARD, font
 from app.ui.widgets import accessibility
 
@@ -47,7 +47,6 @@ class OfferList(QFrame):
         self.setObjectName("offers")
         self._composer = composer
         self._offered: Sequence[Offer] = ()  # the rows
-        self._palette = LIGHT
         self._is_wanted = False  # its key was typed, and neither Escape nor another text ended it
         self.list = QListWidget()
         self.list.setAccessibleName(name)
@@ -69,6 +68,7 @@ class OfferList(QFrame):
         editor.focused.connect(self._on_focus)
         editor.installEventFilter(self)
         composer.installEventFilter(self)
+        follow_palette(self._recolor)
 
     def _query(self) -> str | None:
         """What is looked for; None: what is in the field looks for nothing."""
@@ -82,9 +82,7 @@ class OfferList(QFrame):
         """Whether it is shown with no row for this query."""
         return False
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         line = 2 if palette.hairline == palette.text else 1
         self.setStyleSheet(
             f"QFrame#offers {{ background: {palette.surface}; border: {line}px solid"
@@ -117,7 +115,7 @@ class OfferList(QFrame):
             item = QListWidgetItem(isolated(each.words))
             item.setToolTip(each.tip[:_TIP])
             if each.icon:
-                item.setIcon(icons.icon(each.icon, self._palette.secondary, 18))
+                item.setIcon(icons.icon(each.icon, shown_palette().secondary, 18))
             self.list.addItem(item)
         self.list.setVisible(bool(offered))
         if offered or self._has_rest(query):

@@ -30,7 +30,6 @@ from app.ui.documents.changed_line import ChangedLine
 from app.ui.documents.fit import FitLine
 from app.ui.documents.indexing_line import IndexingLine
 from app.ui.documents.search_model import SearchModelLine
-from app.ui.theme.palette import Palette
 from app.ui.transcript.message.instructions import instructions_message
 from app.ui.transcript.view import Transcript
 from app.ui.widgets import accessibility
@@ -137,22 +136,6 @@ class ChatPage(QWidget):
         state.found_opened.connect(self._show_found)
 
     # --- called by the window -------------------------------------------------------------------
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for part in (
-            self.empty_view,
-            self.transcript,
-            self.find_bar,
-            self.download_line,
-            self.waiting,
-            self.composer,
-            self.fit_line,
-            self.changed_line,
-            self.status_line,
-        ):
-            part.apply_palette(palette)
-        self.jump_button.apply_palette(palette)
 
     def _show_reading(self) -> None:
         state = self._state

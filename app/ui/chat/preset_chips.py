@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.domain.chat import Preset
 from app.state.presets import PresetState
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, font
 from app.ui.widgets.controls import TextButton
 from app.ui.widgets.wrap import WrapLayout
@@ -57,9 +56,6 @@ class PresetChips(QWidget):
             before = chip
         QWidget.setTabOrder(before, self.more_button)
         self._show_chosen()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Do nothing: the style sheet of the window has the colours."""
 
     def _chip(self, preset: Preset) -> TextButton:
         name = preset.name

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBox
 from app.domain.snippet import Snippet
 from app.state.snippets import SnippetState
 from app.system.translation import isolated, tr
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import (
     ElidedLabel,
@@ -42,7 +42,6 @@ class PromptManager(QWidget):
     def __init__(self, state: SnippetState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
-        self._palette = LIGHT
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         title = label(tr("Saved prompts"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
@@ -60,6 +59,7 @@ class PromptManager(QWidget):
         self._lay_out(title)
         state.changed.connect(self.refresh)
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self, title: QWidget) -> None:
         head = QHBoxLayout()
@@ -91,17 +91,13 @@ class PromptManager(QWidget):
         """Whether the message field has a text to save."""
         self.save_button.setEnabled(can_save)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         line = 2 if palette.hairline == palette.text else 1
         self.setStyleSheet(
             f"QFrame#area {{ background: {palette.surface}; border: {line}px solid"
             f" {palette.hairline}; border-radius: 6px; }}"
             f'QFrame#area[focused="true"] {{ border-color: {palette.accent}; }}'
         )
-        for part in (self.close_button, self.save_button, *self.rows):
-            part.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the prompts of the state; rows keep their order while the card is open.
@@ -143,7 +139,6 @@ class PromptManager(QWidget):
 
     def _row(self, snippet: Snippet) -> PromptRow:
         row = PromptRow(snippet)
-        row.apply_palette(self._palette)
         row.changed.connect(partial(self.changed.emit, snippet.id))
         row.folded.connect(self._fit)
         row.insert.clicked.connect(lambda: self.inserted.emit(row.snippet.text))
@@ -230,11 +225,6 @@ class PromptRow(QWidget):
             (self.delete, tr("Delete {name}", name=snippet.name)),
         ):
             button.set_text(words)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for button in (self.edit, self.insert, self.delete):
-            button.apply_palette(palette)
 
     def _commit(self) -> None:
         self.changed.emit(self.name.text(), self.text.editor.text())

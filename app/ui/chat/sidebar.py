@@ -18,7 +18,7 @@ from PySide6.QtCore import (
     QTimer,
     Signal,
 )
-from PySide6.QtGui import QKeyEvent, QShowEvent
+from PySide6.QtGui import QIcon, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -34,7 +34,7 @@ from app.system.translation import tr, trn
 from app.ui.chat.conversation_list import ConversationList
 from app.ui.chat.sidebar_list import FOLDER_ROLE, ConversationListModel, RowPainter
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import SIDEBAR_WIDTH, SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
 from app.ui.widgets.undo_line import UndoLine
@@ -87,7 +87,6 @@ class Sidebar(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedWidth(SIDEBAR_WIDTH)
         self._state, self._library = state, library
-        self._palette = LIGHT
         self._opens_first = False  # Enter was pressed before the results were there
         self._outdated = False  # the list was not refreshed while a title was edited
         self.new_button = TextButton(tr("New chat"), "outlined", "plus")
@@ -97,7 +96,7 @@ class Sidebar(QWidget):
         self.search = QLineEdit(placeholderText=tr("Search all chats"), clearButtonEnabled=False)
         self.search.setAccessibleName(tr("Search all chats"))
         self._search_action = self.search.addAction(
-            icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
+            QIcon(), QLineEdit.ActionPosition.LeadingPosition
         )
         self._search_action.setText(tr("Search"))  # the accessible name of its button
         self.model = ConversationListModel(self)
@@ -121,6 +120,7 @@ class Sidebar(QWidget):
         self._clock.start()
         self._lay_out()
         self._connect()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
@@ -186,17 +186,7 @@ class Sidebar(QWidget):
         state.trash_changed.connect(self._show_trash)
         self._library.trash_changed.connect(self._show_trash)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.painter.apply_palette(palette)
-        self.new_button.apply_palette(palette)
-        self.preset_button.apply_palette(palette)
-        self.list.apply_palette(palette)
-        self.folder_button.apply_palette(palette)
-        self.hide_button.apply_palette(palette)
-        self.archive_button.apply_palette(palette)
-        self.trash_button.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self._search_action.setIcon(icons.icon("search", palette.secondary, 16))
 
     def refresh(self) -> None:

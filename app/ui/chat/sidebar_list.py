@@ -56,7 +56,7 @@ from app.system.text_search import occurrences, query_terms
 from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.chat.sidebar_rows import FolderRow, Row, keys, rows_of
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette, mix
+from app.ui.theme.palette import Palette, mix, shown_palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.direction import runs_right_to_left
 from app.ui.widgets.units import day, moment
@@ -312,14 +312,9 @@ class RowPainter(QStyledItemDelegate):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self.query = ""  # of the search whose results are shown
         self.current: int | None = None  # id of the conversation on the chat page
         self.keyboard = False  # the focus ring shows only if the list was focused by keyboard
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         return QSize(120, RESULT_HEIGHT if self.query else ROW_HEIGHT)
@@ -336,7 +331,7 @@ class RowPainter(QStyledItemDelegate):
 
     def _paint_heading(self, painter: QPainter, rect: QRect, text: str, first: bool) -> None:
         painter.setFont(font(SMALL, QFont.Weight.Medium))
-        painter.setPen(QColor(self._palette.secondary))
+        painter.setPen(QColor(shown_palette().secondary))
         line = rect.adjusted(_SIDE + _PADDING, 0, -_SIDE, -6)
         align = Qt.AlignmentFlag.AlignBottom | Qt.AlignmentFlag.AlignLeading
         painter.drawText(line, align, text)
@@ -344,7 +339,7 @@ class RowPainter(QStyledItemDelegate):
     def _paint_row(
         self, painter: QPainter, rect: QRect, option: QStyleOptionViewItem, index: _Index
     ) -> None:
-        palette, state = self._palette, option.state  # type: ignore[attr-defined]
+        palette, state = shown_palette(), option.state  # type: ignore[attr-defined]
         shown = index.data(ID_ROLE) == self.current and self.current is not None
         selected = bool(state & QStyle.StateFlag.State_Selected)
         hovered = bool(state & QStyle.StateFlag.State_MouseOver)
@@ -417,7 +412,7 @@ class RowPainter(QStyledItemDelegate):
 
     def _picture(self, painter: QPainter, name: str) -> QPixmap:
         ratio = painter.device().devicePixelRatio()
-        return icons.pixmap(name, self._palette.secondary, _ICON, ratio)
+        return icons.pixmap(name, shown_palette().secondary, _ICON, ratio)
 
     def _from_start(self, painter: QPainter, rect: QRect, pixels: int) -> QRect:
         """A rectangle without its first pixels, in the direction of the window."""
@@ -430,7 +425,7 @@ class RowPainter(QStyledItemDelegate):
         metrics = QFontMetrics(face)
         shown = metrics.elidedText(place, Qt.TextElideMode.ElideMiddle, rect.width() * 2 // 5)
         painter.setFont(face)
-        painter.setPen(QColor(self._palette.secondary))
+        painter.setPen(QColor(shown_palette().secondary))
         align = Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeading
         painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, shown)
         return self._from_start(painter, rect, metrics.horizontalAdvance(shown) + 8)
@@ -439,7 +434,7 @@ class RowPainter(QStyledItemDelegate):
         """Paint the time at the end of a title; returns the rectangle left for the title."""
         face = font(SMALL)
         painter.setFont(face)
-        painter.setPen(QColor(self._palette.secondary))
+        painter.setPen(QColor(shown_palette().secondary))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignTrailing
         painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, moment)
         width = QFontMetrics(face).horizontalAdvance(moment) + 8
@@ -452,14 +447,14 @@ class RowPainter(QStyledItemDelegate):
         mode = Qt.TextElideMode.ElideRight
         shown = QFontMetrics(face).elidedText(snippet, mode, rect.width() - 4)
         layout = QTextLayout(shown, face)
-        layout.setFormats(_emphasis(shown, self.query, self._palette))
+        layout.setFormats(_emphasis(shown, self.query, shown_palette()))
         layout.beginLayout()
         line = layout.createLine()
         line.setLineWidth(1e6 if not runs_right_to_left(shown) else rect.width())
         layout.endLayout()
         painter.save()
         painter.setClipRect(rect, Qt.ClipOperation.IntersectClip)
-        painter.setPen(QColor(self._palette.secondary))
+        painter.setPen(QColor(shown_palette().secondary))
         layout.draw(painter, QPointF(rect.topLeft()))
         painter.restore()
 
@@ -467,7 +462,7 @@ class RowPainter(QStyledItemDelegate):
         face = font(BODY, QFont.Weight.Medium if shown else QFont.Weight.Normal)
         title = QFontMetrics(face).elidedText(title, Qt.TextElideMode.ElideRight, rect.width())
         painter.setFont(face)
-        painter.setPen(QColor(self._palette.text))
+        painter.setPen(QColor(shown_palette().text))
         align = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading
         painter.drawText(rect, align | Qt.TextFlag.TextSingleLine, isolated(title))
 
@@ -481,7 +476,7 @@ class RowPainter(QStyledItemDelegate):
 
     def _paint_dot(self, painter: QPainter, place: QPointF, *, filled: bool) -> None:
         """Paint the dot of an answer that is written, or the ring of one that waits."""
-        accent = QColor(self._palette.accent)
+        accent = QColor(shown_palette().accent)
         painter.setPen(Qt.PenStyle.NoPen if filled else QPen(accent, 1.5))
         painter.setBrush(accent if filled else QColor(Qt.GlobalColor.transparent))
         radius = 3.0 if filled else 2.5

@@ -13,7 +13,6 @@ from app.state.chat import ChatModel, Generation, ModelPhase, State
 from app.state.devices import moved_words, place_words
 from app.state.performance import tokens_per_second
 from app.system.translation import listed, number, tr, trn
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import Bar, ElidedLabel, TextButton, label
 from app.ui.widgets.units import load_progress
@@ -72,11 +71,6 @@ class StatusLine(QWidget):
         state.message_added.connect(self.refresh)  # also the other one of two compared answers
         state.message_removed.connect(self.refresh)
         self.refresh()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.meter.apply_palette(palette)
-        self.progress.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the load in progress or, without one, the model and the generation."""

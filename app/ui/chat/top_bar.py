@@ -8,7 +8,6 @@ from app.state.chat import State
 from app.system.translation import tr
 from app.ui.chat.chat_title import ChatTitle
 from app.ui.chat.model_picker import ModelButton
-from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import IconButton
 
 
@@ -40,11 +39,6 @@ class TopBar(QWidget):
         )
         for widget in self._right:
             layout.addWidget(widget)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for button in (self.show_button, self.new_button, self.model_button, *self._right):
-            button.apply_palette(palette)
 
     def show_sidebar_buttons(self, shown: bool) -> None:
         """Show the buttons for the sidebar and a new chat, while the sidebar is hidden."""

@@ -17,7 +17,6 @@ from app.state.chat import State
 from app.state.library import LibraryState, TrashedModel
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, figures
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
@@ -117,12 +116,6 @@ class TrashPage(QWidget):
         self.confirm.closed.connect(self.list.setFocus)
         self._state.trash_changed.connect(self.refresh)
         self._library.trash_changed.connect(self.refresh)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
-        self.empty_button.apply_palette(palette)
-        self.list.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the trash; the selection is kept."""

@@ -11,7 +11,6 @@ from app.domain.file_words import attachment_words
 from app.domain.parts import attachments, typed_text
 from app.state.chat import WaitingMessage
 from app.system.translation import isolated, tr
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
 
@@ -59,7 +58,6 @@ class WaitingMessages(QScrollArea):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows: list[_Row] = []
-        self._palette = LIGHT
         self._inside = QWidget()
         self._layout = QVBoxLayout(self._inside)
         self._layout.setContentsMargins(0, 0, 0, _SPACING)
@@ -87,24 +85,13 @@ class WaitingMessages(QScrollArea):
         for row in self.rows:
             row.show_state(busy=busy)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for row in self.rows:
-            self._color(row)
-
     def _made(self, message: WaitingMessage) -> _Row:
         row = _Row(message, self._inside)
         row.send_button.clicked.connect(lambda: self.send_requested.emit(message.number))
         row.edit_button.clicked.connect(lambda: self.edit_requested.emit(message.number))
         row.remove_button.clicked.connect(lambda: self.remove_requested.emit(message.number))
-        self._color(row)
         self._layout.addWidget(row)
         return row
-
-    def _color(self, row: _Row) -> None:
-        for button in (row.edit_button, row.remove_button):
-            button.apply_palette(self._palette)
 
 
 def _words(message: WaitingMessage) -> str:

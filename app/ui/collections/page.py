@@ -18,7 +18,7 @@ from app.state.collections import CollectionsState
 from app.system.translation import number, tr
 from app.ui.file_dialogs import Chosen, choose_files, choose_folder
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
     Column,
@@ -70,7 +70,7 @@ class CollectionsPage(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         accessibility.register_role(CollectionsPage, QAccessible.Role.Pane)
         self.setAccessibleName(tr("Collections"))
-        self._chat, self._state, self._palette = chat, state, LIGHT
+        self._chat, self._state = chat, state
         self._known = {each.id for each in state.collections}
         self._folder = Path.home()  # of the last dialog
         self.close_button = IconButton("close", tr("Back to the chat"))
@@ -109,6 +109,7 @@ class CollectionsPage(QWidget):
         self._lay_out()
         self._connect()
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         words = label(
@@ -202,14 +203,7 @@ class CollectionsPage(QWidget):
             if self.list.entry(row) == id:
                 self.list.setCurrentRow(row)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for part in (
-            self.close_button, self.folder_button, self.files_button, self.delete_button,
-            self.list, self.contents, self.drop_area,
-        ):  # fmt: skip
-            part.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self._rows = []  # its icons have the old colours
         self._show_chosen()
 
@@ -267,7 +261,7 @@ class CollectionsPage(QWidget):
             for each in rows:
                 self.contents.add_row(each.words, each.path)
                 item, color = self.contents.item(self.contents.count() - 1), _color(each.icon)
-                item.setIcon(icons.icon(each.icon, getattr(self._palette, color), _ICON))
+                item.setIcon(icons.icon(each.icon, getattr(shown_palette(), color), _ICON))
                 item.setToolTip(each.path)
             if before in rows:
                 self.contents.setCurrentRow(rows.index(before))

@@ -18,7 +18,7 @@ from app.system.translation import isolated, sentences, tr
 from app.ui.comparison.column import COLUMN_WIDTH, ChoiceColumn
 from app.ui.comparison.values import CapabilitiesOf, Mixes, Models, with_mix, with_model
 from app.ui.settings.fields import segments_style
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.transcript.message.differences import differences
 from app.ui.widgets.controls import (
@@ -72,7 +72,6 @@ class ComparisonCard(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._message = 0
         self._mixes: Mixes = {}
         self._models: Models = ()
@@ -99,6 +98,7 @@ class ComparisonCard(QWidget):
         self._table = QWidget()
         self._grid = QGridLayout(self._table)
         self._lay_out()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         head, foot = QHBoxLayout(), QHBoxLayout()
@@ -139,13 +139,8 @@ class ComparisonCard(QWidget):
         self._show_columns(choices)
         self._show_more(shown=False)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self.setStyleSheet(_style(palette))
-        self.close_button.apply_palette(palette)
-        for column in self.columns:
-            column.apply_palette(palette)
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -168,7 +163,6 @@ class ComparisonCard(QWidget):
             if column.mix is not None:
                 column.mix.picked.connect(partial(self._pick_mix, place))
         self._show_words()
-        self.apply_palette(self._palette)
 
     def _pick_model(self, place: int, model: object) -> None:
         """Let another model write one answer, with the same values as the other one."""

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QWidget
 from app.domain.generation_settings import GenerationSettings
 from app.state.chat import State
 from app.system.translation import tr
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class AnswerCards(QObject):
         super().__init__(window)
         self._window = window
         self._state = state
-        self._palette = LIGHT
         self.details: AnswerCard | None = None
         self.comparison: ComparisonCard | None = None
         self._popovers: dict[str, Popover] = {}
@@ -40,14 +38,6 @@ class AnswerCards(QObject):
     def popovers(self) -> tuple[Popover, ...]:
         """The cards opened so far."""
         return tuple(self._popovers.values())
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for popover in self._popovers.values():
-            popover.apply_palette(palette)
-        if self.comparison is not None:
-            self.comparison.apply_palette(palette)
 
     def open_details(self, message_id: int, selected: str = "") -> None:
         """Open the card about one answer, and about the selected text."""
@@ -91,7 +81,6 @@ class AnswerCards(QObject):
         self.comparison.show_choices(
             message_id, choices, mixes, thinks=thinks, models=models, capabilities=capabilities
         )
-        self.comparison.apply_palette(self._palette)
         self._popovers["comparison"].open_centred()
 
     def _close_stale(self) -> None:
@@ -105,8 +94,7 @@ class AnswerCards(QObject):
             popover.centre()
 
     def _add(self, name: str, content: QWidget, width: int, title: str) -> None:
-        self._popovers[name] = popover = Popover(self._window, content, width, title)
-        popover.apply_palette(self._palette)
+        self._popovers[name] = Popover(self._window, content, width, title)
 
     def _accept(
         self, message_id: int, first: GenerationSettings, second: GenerationSettings

@@ -16,7 +16,6 @@ from app.system.translation import tr
 from app.ui.adapters.strength_slider import StrengthField
 from app.ui.comparison.values import Mixes, Models, mix_name
 from app.ui.settings.fields import NumberField, Segments
-from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, icon_after_text
 from app.ui.widgets.menus import popup_below
 from app.ui.widgets.switch import Switch
@@ -145,15 +144,6 @@ class ChoiceColumn(QObject):
                 widget.setEnabled(False)
                 widget.setToolTip(reason)
         return any(reason for _, reason in reasons)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for button in (self.model, self.mix):
-            if button is not None:
-                button.apply_palette(palette)
-        for each in self.adapters:
-            each.switch.apply_palette(palette)
-            each.field.apply_palette(palette)
 
     def _show_mix(self, button: MenuButton) -> None:
         button.show_choice(mix_name(self.choice().adapters or (), self._mixes))

@@ -9,7 +9,6 @@ from app.state.connections import ConnectionsState, ContactRow
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
 from app.ui.connections.parts import wrapped
-from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, section_heading
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.units import moment
@@ -42,10 +41,6 @@ class ContactsSection(QWidget):
         self.clear.clicked.connect(self.cleared)
         state.contacts_changed.connect(self.refresh)
         self.refresh()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.list.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the contacts; the chosen row stays chosen."""

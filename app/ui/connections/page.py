@@ -53,13 +53,6 @@ class ConnectionsPage(ScrollPage):
 
     # --- called by the window and the wiring ----------------------------------------------------
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        super().apply_palette(palette)
-        self.offline.switch.apply_palette(palette)
-        self.server.apply_palette(palette)
-        self.contacts.apply_palette(palette)
-
     def show_settings(self, settings: Settings) -> None:
         """Show the current settings; unfinished typing is kept."""
         words = (

@@ -13,7 +13,6 @@ from app.state.server import ClientRow, LogRow, ServerPhase, ServerState, Server
 from app.system.translation import isolated, number, sentences, tr, trn
 from app.ui.connections.parts import CopyButton, ValueRow, show_words, wrapped
 from app.ui.settings.row import PreferenceRow
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import TextButton, section_heading
 from app.ui.widgets.row_list import RowList
@@ -132,12 +131,6 @@ class ServerSection(QWidget):
         """Place fields below their names (narrow) or beside them."""
         for row in self.rows.values():
             row.set_narrow(narrow)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for row in (self.switch, self.closed, self.texts):
-            row.switch.apply_palette(palette)
-        self.log.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the status and the settings."""

@@ -29,7 +29,7 @@ from app.ui.documents.search import DocumentSearch
 from app.ui.documents.text import DocumentText
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, set_margins
 
@@ -48,7 +48,6 @@ class DocumentCard(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._part = FilePart("")
         self._attachment = 0  # id; 0: the file is sent, and nothing can be chosen
         self.icon = label("")
@@ -77,6 +76,7 @@ class DocumentCard(QWidget):
         self.folder_button.clicked.connect(
             lambda: self.folder_requested.emit(Path(self._part.path))
         )
+        follow_palette(self._recolor)
 
     def _make_choice(self) -> QWidget:
         """The ways to read the file, and how many tokens that is."""
@@ -211,16 +211,12 @@ class DocumentCard(QWidget):
         self.pages.ranges.setFocus(Qt.FocusReason.OtherFocusReason)
         self.pages.ranges.selectAll()
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self.icon.setPixmap(self._picture())
-        for part in (self.search, self.pages, self.text, self.close_button):
-            part.apply_palette(palette)
 
     def _picture(self) -> QPixmap:
         name = file_icon(self._part.name, self._part.kind)
-        return icons.pixmap(name, self._palette.secondary, 24, self.devicePixelRatioF())
+        return icons.pixmap(name, shown_palette().secondary, 24, self.devicePixelRatioF())
 
     def _show_reads(self, part: FilePart) -> None:
         """Show which pages are read, in the list, in the text and in words."""

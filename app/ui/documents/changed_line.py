@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.state.attachments import AttachmentsState, KnownFile
 from app.system.translation import listed, tr, trn
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
@@ -52,10 +51,6 @@ class ChangedLine(QWidget):
             accessibility.announce(self, words)
         self.words.setText(words)
         self.setVisible(is_shown)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
 
     def _attach(self) -> None:
         for each in self._state.outdated:

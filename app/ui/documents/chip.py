@@ -27,7 +27,7 @@ from app.state.collections import ShownCollection
 from app.system.translation import listed, sentences, tr
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
@@ -103,7 +103,6 @@ class AttachmentChip(QFrame):
         self.setFixedHeight(HEIGHT)
         self.item, self._face = item, _face(item)
         self._wanted_width: int | None = None  # pixels; None: not measured
-        self._palette = LIGHT
         self._icon = QLabel()
         self._icon.setFixedSize(_ICON, _ICON)
         self.name = ElidedLabel("", font(BODY), Qt.TextElideMode.ElideMiddle)
@@ -119,6 +118,7 @@ class AttachmentChip(QFrame):
         self._lay_out()
         self.set_in_tabs(is_in=True)
         self.show_item(item)
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         below = QHBoxLayout()
@@ -204,15 +204,11 @@ class AttachmentChip(QFrame):
         for button in (self.again_button, self.remove_button):
             button.setFocusPolicy(focus.TabFocus if is_in else focus.NoFocus)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.remove_button.apply_palette(palette)
-        self.bar.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self._show_icons()
 
     def _show_icons(self) -> None:
-        face, palette, ratio = self._face, self._palette, self.devicePixelRatioF()
+        face, palette, ratio = self._face, shown_palette(), self.devicePixelRatioF()
         self._icon.setPixmap(icons.pixmap(face.icon, palette.secondary, _ICON, ratio))
         color = palette.danger if face.is_failed else palette.warning
         self._sign.setPixmap(icons.pixmap("warning", color, 14, ratio))

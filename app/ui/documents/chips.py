@@ -14,7 +14,6 @@ from app.state.attachments import Attachment
 from app.state.collections import ShownCollection
 from app.system.translation import tr, trn
 from app.ui.documents.chip import HEIGHT, AttachmentChip, Item
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.wrap import WrapLayout
 
@@ -36,7 +35,6 @@ class Chips(QScrollArea):
         super().__init__(parent)
         accessibility.register_role(Chips, QAccessible.Role.List)
         self.chips: list[AttachmentChip] = []
-        self._palette = LIGHT
         self._stop = 0  # index of the chip at which Tab stops
         self._news: list[AttachmentChip] = []  # to be announced once all files are read
         self._inside = QWidget()
@@ -110,15 +108,8 @@ class Chips(QScrollArea):
         if words:
             accessibility.announce(self, "\n".join(words))
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for chip in self.chips:
-            chip.apply_palette(palette)
-
     def _made(self, item: Item) -> AttachmentChip:
         chip = AttachmentChip(item, self._inside)
-        chip.apply_palette(self._palette)
         chip.opened.connect(lambda: self.opened.emit(chip.item))
         chip.removed.connect(lambda: self.removed.emit(chip.item))
         chip.retried.connect(lambda: self.retried.emit(_id(chip.item)))

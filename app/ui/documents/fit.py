@@ -14,7 +14,7 @@ from app.system.byte_size import size
 from app.system.durations import rough_time
 from app.system.translation import listed, number, tr, trn
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, label, set_margins, set_property
@@ -36,7 +36,6 @@ class FitLine(QFrame):
         super().__init__(parent)
         self.setObjectName("fit")
         self._chat, self._state = chat, state
-        self._palette = LIGHT
         self._sign = QLabel()
         self.words = label("", "secondary", SMALL)
         self.words.setFont(figures(SMALL))
@@ -67,6 +66,7 @@ class FitLine(QFrame):
         ):
             signal.connect(self.refresh)
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -95,9 +95,7 @@ class FitLine(QFrame):
             self._show(fit, files)
         self.setVisible(is_shown)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         ratio = self.devicePixelRatioF()
         self._sign.setPixmap(icons.pixmap("warning", palette.warning, 16, ratio))
 

@@ -24,7 +24,7 @@ from app.domain.documents import PageUnit
 from app.domain.page_ranges import read_ranges, write_ranges
 from app.system.translation import tr
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, label
@@ -48,10 +48,6 @@ class _List(QListWidget):
 class _Boxes(QStyledItemDelegate):
     """Paints the check boxes in the colours of the window."""
 
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.palette = LIGHT
-
     def paint(
         self,
         painter: QPainter,
@@ -67,7 +63,7 @@ class _Boxes(QStyledItemDelegate):
         assert isinstance(view, QWidget)
         element = QStyle.SubElement.SE_ItemViewItemCheckIndicator
         box = QRectF(view.style().subElementRect(element, option, view)).adjusted(1, 1, -1, -1)
-        is_checked, palette = Qt.CheckState(state) is _CHECKED, self.palette
+        is_checked, palette = Qt.CheckState(state) is _CHECKED, shown_palette()
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(QColor(palette.accent if is_checked else palette.secondary), 1.25))
@@ -111,8 +107,7 @@ class PageList(QWidget):
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.setAccessibleName(tr("Pages"))
         self.list.setTabKeyNavigation(False)
-        self._boxes = _Boxes(self.list)
-        self.list.setItemDelegate(self._boxes)
+        self.list.setItemDelegate(_Boxes(self.list))
         self.list.itemChanged.connect(self._on_checked)
         self.list.currentRowChanged.connect(self._on_row)
         self.list.itemClicked.connect(self._on_clicked)
@@ -130,6 +125,7 @@ class PageList(QWidget):
         layout.addWidget(self.note)
         layout.addWidget(self.list, 1)
         self.note.hide()
+        follow_palette(self._recolor)
 
     def show_pages(self, unit: PageUnit, labels: Sequence[str], *, choosing: bool) -> None:
         """Show the pages of another document."""
@@ -161,9 +157,7 @@ class PageList(QWidget):
             with QSignalBlocker(self.list):
                 self.list.setCurrentRow(page)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._boxes.palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self.list.setStyleSheet(
             f"QListWidget {{ background: transparent; color: {palette.text}; }}"
             f"QListWidget::item {{ height: {_ROW}px; padding: 0 6px; border-radius: 6px;"

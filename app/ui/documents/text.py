@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QTextEdit, QWidget
 from app.domain.document_prompt import Piece
 from app.system.translation import tr
 from app.ui.blocks.text import units
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, font
 from app.ui.widgets.plain_text import PlainTextField
 
@@ -30,7 +30,6 @@ class DocumentText(PlainTextField):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._pieces: Sequence[Piece] = ()
         self._starts: list[
             int
@@ -53,6 +52,7 @@ class DocumentText(PlainTextField):
         self.setTextInteractionFlags(flags.TextSelectableByMouse | flags.TextSelectableByKeyboard)
         self.setAccessibleName(tr("Text that the model reads"))
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
+        follow_palette(self._recolor)
 
     @property
     def page(self) -> int:
@@ -116,9 +116,7 @@ class DocumentText(PlainTextField):
         """The index of the first match at or below the top of what is visible."""
         return bisect_left(matches, (self._visible()[0],))
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self._mark_quiet()
 
     def _current_match(self) -> Match | None:
@@ -167,7 +165,7 @@ class DocumentText(PlainTextField):
 
     def _mark(self) -> None:
         """Mark what is visible: Qt takes long for the marks of a long text."""
-        palette, shown = self._palette, self._visible()
+        palette, shown = shown_palette(), self._visible()
         marks: list[QTextEdit.ExtraSelection] = []
         for at in _seen(self._quiet, shown):
             made = self._selection(self._quiet[at])

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QWidget
 from app.domain.parts import FilePart
 from app.state.attachments import AttachmentsState
 from app.system.translation import tr
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.popover import Popover
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ class DocumentViewer(QObject):
     def __init__(self, window: QWidget, state: AttachmentsState) -> None:
         super().__init__(window)
         self._window, self._state = window, state
-        self._palette = LIGHT
         self.card: DocumentCard | None = None
         self.popover: Popover | None = None
         state.changed.connect(self._follow)
@@ -37,13 +35,6 @@ class DocumentViewer(QObject):
     def popovers(self) -> tuple[Popover, ...]:
         """The card, if it was opened."""
         return (self.popover,) if self.popover is not None else ()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        if self.card is not None and self.popover is not None:
-            self.card.apply_palette(palette)
-            self.popover.apply_palette(palette)
 
     def show_document(
         self,
@@ -92,7 +83,6 @@ class DocumentViewer(QObject):
             card.reads_chosen.connect(self.reads_chosen)
             card.folder_requested.connect(self.folder_requested)
             card.insert_requested.connect(self._insert)
-            self.apply_palette(self._palette)
         return self.card, self.popover
 
     def _insert(self, part: FilePart) -> None:

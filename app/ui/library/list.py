@@ -8,7 +8,7 @@ visible rows in place when a measured height differs from the estimate.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
@@ -18,7 +18,6 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 from app.system.translation import tr
 from app.ui.library.row import LibraryHeading, LibraryRow
 from app.ui.library.row_values import DeferredView, HeadingView, RowView, View
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets import accessibility
 
 COLUMN = 860  # pixels: maximum width of a row
@@ -54,7 +53,6 @@ class LibraryList(QAbstractScrollArea):
         self._measured: dict[str, _Measured] = {}
         self._realised: dict[str, RowWidget] = {}
         self._pool: dict[type, list[RowWidget]] = {LibraryRow: [], LibraryHeading: []}
-        self._palette = LIGHT
         self._seen: tuple[str, ...] = ()
         self._laying_out = False
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -99,12 +97,6 @@ class LibraryList(QAbstractScrollArea):
             return
         for _ in range(3):  # scrolling replaces estimated heights by measured ones
             self.verticalScrollBar().setValue(self._tops[self._index_by_key[key]])
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for row in self._all_rows():
-            row.apply_palette(palette)
 
     # --- layout ---------------------------------------------------------------------------------
 
@@ -199,7 +191,6 @@ class LibraryList(QAbstractScrollArea):
 
     def _make_row(self, heading: bool) -> RowWidget:
         row = LibraryHeading(self.viewport()) if heading else LibraryRow(self.viewport())
-        row.apply_palette(self._palette)
         row.acted.connect(self.acted)
         row.navigated.connect(self._navigate)
         row.entered_backwards.connect(self._focus_last_row, Qt.ConnectionType.QueuedConnection)
@@ -228,11 +219,6 @@ class LibraryList(QAbstractScrollArea):
         if seen != self._seen:
             self._seen = seen
             self.seen_changed.emit()
-
-    def _all_rows(self) -> Iterator[RowWidget]:
-        yield from self._realised.values()
-        for spare in self._pool.values():
-            yield from spare
 
     # --- keyboard -------------------------------------------------------------------------------
 

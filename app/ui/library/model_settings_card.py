@@ -27,7 +27,6 @@ from app.state.library import DefaultsView, LibraryState
 from app.system.translation import number, sentences, tr
 from app.ui.library.draft_button import DraftButton
 from app.ui.library.words import memory_parts, predicted
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import (
     Bar,
@@ -187,12 +186,6 @@ class ModelDefaultsCard(QWidget):
         layout.addWidget(self.memory_parts)
         layout.addWidget(self.problem)
         layout.addLayout(foot)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.bar.apply_palette(palette)
-        self.close_button.apply_palette(palette)
-        self.draft.apply_palette(palette)
 
     # --- showing --------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from app.ui.library.list import COLUMN, LibraryList
 from app.ui.library.model_settings_card import CARD_WIDTH, ModelDefaultsCard
 from app.ui.library.row_values import Action, Verb
 from app.ui.theme import icons
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import HEADING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
@@ -93,6 +93,7 @@ class LibraryPage(QWidget):
         self.first = self.search  # has the focus first; Tab would skip what is before a focus proxy
         self._connect()
         self.refresh()
+        follow_palette(self._recolor)
 
     def _make_parts(self) -> None:
         accessibility.register_role(LibraryPage, QAccessible.Role.Pane)
@@ -177,19 +178,9 @@ class LibraryPage(QWidget):
 
     # --- showing --------------------------------------------------------------------------------
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         self.setStyleSheet(_page_style(palette))
         self._clear.setIcon(icons.icon("close", palette.secondary, 16))
-        for part in (
-            self.list,
-            self.close_button,
-            self.news_close,
-            self.drop_area,
-            self.card,
-            self.popover,
-        ):
-            part.apply_palette(palette)
 
     def refresh(self) -> None:
         """Rebuild the rows from the states and the query."""

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
 from app.ui.library.words import Fit, fit_words
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets.controls import (
     Bar,
@@ -60,7 +60,6 @@ class LibraryRow(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.view = RowView("")
-        self._palette = LIGHT
         middle, right = Qt.TextElideMode.ElideMiddle, Qt.TextElideMode.ElideRight
         self.name = ElidedLabel("", font(BODY, QFont.Weight.Medium), middle, self)
         self.badge = ElidedLabel("accent", font(SMALL, QFont.Weight.Medium), right, self)
@@ -148,19 +147,9 @@ class LibraryRow(QWidget):
 
     def _icon_button(self) -> _ActionIcon:
         button = _ActionIcon(self)
-        button.apply_palette(self._palette)
         button.installEventFilter(self)
         button.clicked.connect(lambda: self._act(button))
         return button
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.meter_bar.apply_palette(palette)
-        self.progress.apply_palette(palette)
-        for button in (*self.icons, self.more):
-            button.apply_palette(palette)
-        self.update()
 
     # --- layout ---------------------------------------------------------------------------------
 
@@ -268,11 +257,12 @@ class LibraryRow(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.view.ruled:
             painter = QPainter(self)
-            line = 2 if self._palette.hairline == self._palette.text else 1
+            palette = shown_palette()
+            line = 2 if palette.hairline == palette.text else 1
             left = self.view.indent * 20
             start = 0 if self.layoutDirection() is Qt.LayoutDirection.RightToLeft else left
             rule = QRect(start, self.height() - line, self.width() - left, line)
-            painter.fillRect(rule, QColor(self._palette.hairline))
+            painter.fillRect(rule, QColor(palette.hairline))
             painter.end()
 
     # --- actions --------------------------------------------------------------------------------
@@ -329,16 +319,11 @@ class _ActionIcon(IconButton):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("close", "", 18, parent)
-        self._shown = LIGHT
 
     def show_icon(self, name: str) -> None:
         """Replace the icon."""
         self._name = name
-        self.apply_palette(self._shown)
-
-    def apply_palette(self, palette: Palette) -> None:
-        self._shown = palette
-        super().apply_palette(palette)
+        self._recolor(shown_palette())
 
 
 class LibraryHeading(QWidget):
@@ -378,9 +363,6 @@ class LibraryHeading(QWidget):
         button.clicked.connect(lambda: self.acted.emit(button.property("action")))
         button.installEventFilter(self)
         return button
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Do nothing: the style sheet sets all colours of a heading."""
 
     def height_for(self, width: int) -> int:
         """The height of the heading."""

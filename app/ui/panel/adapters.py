@@ -15,7 +15,6 @@ from app.system.translation import sentences, tr
 from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.panel.section import Section
-from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, align_text_at_end, align_text_at_start, label
 from app.ui.widgets.menus import popup_below
 
@@ -101,11 +100,6 @@ class AdapterSection(Section):
             state.generations_changed,
         ):
             signal.connect(self._show_compare)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for part in (self.add_button, self.clear_button, self.list, self.mixes):
-            part.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the stack and the mixes."""

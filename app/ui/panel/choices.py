@@ -13,7 +13,6 @@ from app.ui.panel.format_field import FormatField
 from app.ui.panel.section import Section, note
 from app.ui.settings.fields import Segments
 from app.ui.settings.row import PreferenceRow
-from app.ui.theme.palette import Palette
 from engine import ContextPolicy
 
 
@@ -38,10 +37,6 @@ class FormatSection(Section):
     def finish(self) -> None:
         """Commit what is typed."""
         self.field.finish()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.field.apply_palette(palette)
 
     def _on_changed(self, changed: ChatSettings) -> None:
         self.edit(format=changed.format, texts=changed.texts)

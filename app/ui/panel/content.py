@@ -32,7 +32,7 @@ from app.ui.panel.sampling import SamplingSection
 from app.ui.panel.section import Section
 from app.ui.panel.stop_texts import StopSection
 from app.ui.settings.fields import segments_style
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
 
@@ -112,6 +112,7 @@ class PanelContent(QWidget):
             section.restore(states.chat_settings.shown)
         self._on_generations()
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
@@ -203,12 +204,8 @@ class PanelContent(QWidget):
             layout.activate()
         QApplication.sendEvent(self.area, QEvent(QEvent.Type.LayoutRequest))  # it scrolls as far
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         self.setStyleSheet(_style(palette))
-        self.close_button.apply_palette(palette)
-        for section in self.sections.values():
-            section.apply_palette(palette)
 
     def load_format(self, path: Path) -> None:
         """Take the description of the format from a file."""

@@ -12,7 +12,6 @@ from app.state.collection_words import state_words
 from app.state.collections import CollectionsState
 from app.system.translation import tr
 from app.ui.panel.section import Section, note
-from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import TextButton, align_text_at_start
 from app.ui.widgets.switch_row import SwitchRow
 
@@ -66,10 +65,6 @@ class DocumentsSection(Section):
         for each in shown:
             words = state_words(each, self._state.view(each.id))
             self.rows[each.id].show_state(each.name, words, on=each.id in self._chosen)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.manage_button.apply_palette(palette)
 
     def _switch(self, id: int, on: bool) -> None:
         kept = tuple(each for each in self._chosen if each != id)

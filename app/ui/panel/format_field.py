@@ -21,7 +21,7 @@ from app.state.chat_settings import FormatFault
 from app.system.translation import tr
 from app.ui.chat.format_words import example, full_name, help_text
 from app.ui.settings.fields import ChoiceButton
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import SMALL, code_font
 from app.ui.widgets.controls import TextButton, align_text_at_end, label, set_margins, set_property
 from app.ui.widgets.plain_text import PlainTextField
@@ -70,7 +70,6 @@ class FormatField(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._palette = LIGHT
         self._options = ChatSettings()
         self._fault: FormatFault | None = None
         self._capabilities = Capabilities()
@@ -107,6 +106,7 @@ class FormatField(QWidget):
         self.editor.textChanged.connect(self._on_text)
         self.editor.focused.connect(self._on_focus)
         self.open_button.clicked.connect(self.file_requested)
+        follow_palette(self._recolor)
 
     def show_capabilities(self, capabilities: Capabilities) -> None:
         """Offer the formats that the engine can hold an answer to; say if it is not the chosen one."""
@@ -147,10 +147,7 @@ class FormatField(QWidget):
             self._options = self._options.with_format(self._options.format, text)
             self.changed.emit(self._options)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.kinds.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self._mark()
 
     # --- steps ----------------------------------------------------------------------------------
@@ -210,7 +207,7 @@ class FormatField(QWidget):
         if not block.isValid():
             return []
         mark, look = QTextEdit.ExtraSelection(), QTextCharFormat()
-        palette = self._palette
+        palette = shown_palette()
         color = QColor(palette.danger)
         color.setAlpha(_STRONG_ALPHA if palette.hairline == palette.text else _ALPHA)
         look.setBackground(color)

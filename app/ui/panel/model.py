@@ -16,7 +16,6 @@ from app.state.chat import ModelFile, ModelPhase, State
 from app.state.chat_settings import ShownSettings
 from app.system.translation import isolated, tr
 from app.ui.panel.section import Section
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import TextButton, icon_after_text, label
 from app.ui.widgets.menus import popup_below
@@ -49,10 +48,6 @@ class ModelSection(Section):
         """Show the model of the chat."""
         self._settings = shown.settings
         self._show()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.button.apply_palette(palette)
 
     def menu_of_models(self) -> QMenu:
         """The menu that a click opens."""

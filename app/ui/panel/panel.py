@@ -16,7 +16,6 @@ from PySide6.QtWidgets import QApplication, QSizePolicy, QVBoxLayout, QWidget
 
 from app.domain.chat_settings import AnswerFormat
 from app.state.states import States
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.widgets.controls import set_margins
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ class ChatPanel(QWidget):
     def __init__(self, states: States, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.states = states
-        self._palette = LIGHT
         self._available: int | None = None
         self._focus_before: QWidget | None = None
         self._made: tuple[Sheet, PanelContent] | None = None
@@ -67,7 +65,6 @@ class ChatPanel(QWidget):
             content.changed.connect(self.changed)
             content.left.connect(self.left)
             self._show_capabilities()
-            self.apply_palette(self._palette)
             self.made.emit(content)
         return self._made
 
@@ -145,14 +142,6 @@ class ChatPanel(QWidget):
         if width != self._available:
             self._available = width
             self._update_docked_width()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        if self._made is not None:
-            sheet, content = self._made
-            content.apply_palette(palette)
-            sheet.apply_palette(palette)
 
     def _show_capabilities(self) -> None:
         if self._made is not None:

@@ -23,7 +23,6 @@ from app.ui.widgets.controls import (
 
 if TYPE_CHECKING:
     from app.state.chat_settings import ShownSettings
-    from app.ui.theme.palette import Palette
 
 _START, _END = 16, 8  # pixels beside the fields; at the end is the scroll bar too
 
@@ -84,9 +83,6 @@ class Section(QWidget):
     def restore(self, shown: ShownSettings) -> None:
         """Show the settings of another chat."""
         self.show_settings(shown)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
 
     def edit(self, **values: Any) -> None:
         """Emit other values of fields of the settings."""

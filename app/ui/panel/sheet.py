@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QStyle, QWidget
 
 from app.state.adapters import is_adapter_name
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.widgets.controls import set_property
 
 _SLIDE_MILLISECONDS = 140
@@ -31,6 +31,7 @@ class Sheet(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setAcceptDrops(True)
         self._animation: QPropertyAnimation | None = None
+        follow_palette(self._recolor)
 
     def slide(self, start: QPoint, end: QPoint, arrived: Callable[[], None]) -> None:
         """Animate from `start` to `end`, then call `arrived`; jumps if animations are disabled."""
@@ -64,8 +65,7 @@ class Sheet(QFrame):
         else:
             self.move(corner)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         self.setStyleSheet(_style(palette))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

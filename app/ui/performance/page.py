@@ -21,7 +21,7 @@ from app.state.performance import AnswerFigures, PerformanceState
 from app.system.byte_size import size
 from app.system.translation import listed, number, tr, trn
 from app.ui.performance.plot import AnswerPlot
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
@@ -75,6 +75,7 @@ class PerformancePage(QWidget):
         state.answers_changed.connect(self._on_answers)
         state.metrics_changed.connect(self._show_rows)
         self._show_answers()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         self.title.setFont(font(READING, QFont.Weight.Medium))
@@ -117,10 +118,7 @@ class PerformancePage(QWidget):
         page.addLayout(self._head)
         page.addWidget(self.view, 1)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
-        self.plot.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         self.view.setStyleSheet(
             f"QScrollArea, QWidget#rows {{ background: {palette.background}; border: none; }}"
         )

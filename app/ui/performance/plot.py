@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.state.performance import AnswerFigures
 from app.system.translation import number, tr
-from app.ui.theme.palette import LIGHT, Palette, mix
+from app.ui.theme.palette import mix, shown_palette
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 
@@ -51,7 +51,6 @@ class AnswerPlot(QWidget):
         self._answers: Sequence[AnswerFigures] = ()
         self._index = -1
         self._has_ring = False  # the keyboard brought the focus here
-        self._palette = LIGHT
 
     @property
     def index(self) -> int:
@@ -66,11 +65,6 @@ class AnswerPlot(QWidget):
             index = next((at for at, one in enumerate(answers) if one is chosen), index)
         self._answers = answers
         self._select(index)
-        self.update()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
         self.update()
 
     def sizeHint(self) -> QSize:
@@ -137,7 +131,7 @@ class AnswerPlot(QWidget):
         upper, lower = self._areas()
         if self._index >= 0:
             x = round(self._x(self._index)) + 0.5
-            painter.setPen(QPen(QColor(self._palette.hairline), 1))
+            painter.setPen(QPen(QColor(shown_palette().hairline), 1))
             for area in (upper, lower):
                 painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
         speeds = [one.tokens_per_second for one in self._answers]
@@ -145,7 +139,7 @@ class AnswerPlot(QWidget):
         self._paint(painter, upper, tr("Tokens per second"), speeds)
         self._paint(painter, lower, tr("Seconds to the first word"), waits)
         if self.hasFocus() and self._has_ring:
-            painter.setPen(QPen(QColor(self._palette.accent), 2))
+            painter.setPen(QPen(QColor(shown_palette().accent), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 6, 6)
 
@@ -154,7 +148,7 @@ class AnswerPlot(QWidget):
 
         An answer without a value, 0, has no point. The line ends where another model begins.
         """
-        colours = self._palette
+        colours = shown_palette()
         top = nice_above(max(values, default=0.0))
         painter.setFont(font(SMALL))
         painter.setPen(QColor(colours.secondary))

@@ -18,7 +18,6 @@ from app.ui.chat.settings_words import part_name
 from app.ui.presets.words import part_words
 from app.ui.settings.fields import LineField, TextField
 from app.ui.settings.row import PreferenceRow
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets.controls import TextButton, label
 from app.ui.widgets.switch_row import SwitchRow
@@ -169,11 +168,6 @@ class PresetEditor(QWidget):
         super().resizeEvent(event)
         for row in self.texts.values():
             row.set_narrow(self.width() < _NARROW)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for row in (*self.parts.values(), self.new_chat, self.model):
-            row.switch.apply_palette(palette)
 
     # --- steps ----------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from app.system.file_names import safe_name
 from app.system.translation import listed, tr
 from app.ui.presets.editor import PresetEditor
 from app.ui.settings.fields import segments_style
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import READING, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
@@ -78,6 +78,7 @@ class PresetsPage(QWidget):
         self._lay_out()
         self._connect()
         self.refresh()
+        follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
         self.title = label(tr("Presets"), "", READING)
@@ -148,12 +149,7 @@ class PresetsPage(QWidget):
 
     # --- called by the window -------------------------------------------------------------------
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        for button in (self.close_button, self.back_button, self.add_button):
-            button.apply_palette(palette)
-        self.editor.apply_palette(palette)
-        self.list.apply_palette(palette)
+    def _recolor(self, palette: Palette) -> None:
         line = 2 if palette.hairline == palette.text else 1
         self.setStyleSheet(
             f"QScrollArea, QWidget#rows {{ background: transparent; border: none; }}"

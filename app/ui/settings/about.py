@@ -26,7 +26,6 @@ from app.state.connections import ConnectionsState
 from app.state.updates import UpdateState
 from app.system.translation import tr
 from app.ui.settings.updates import UpdatesSection
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, HEADING, SMALL, code_font, font
 from app.ui.widgets.controls import IconButton, TextButton, label
 
@@ -192,10 +191,6 @@ class LicenceView(QWidget):
         layout.setSpacing(16)
         layout.addLayout(top)
         layout.addLayout(self._parts, 1)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
 
     def open(self) -> None:
         """Select the first licence if none is selected, and focus the list."""

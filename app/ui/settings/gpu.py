@@ -13,7 +13,6 @@ from app.state.gpu import GPUPhase, GPUState, GPUView
 from app.system.byte_size import size
 from app.system.durations import time_left
 from app.system.translation import isolated, listed, sentences, tr
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Bar, TextButton, label, make_selectable
@@ -74,10 +73,6 @@ class GPUSection(QWidget):
         self.more.toggled.connect(self._show_detail)
         state.changed.connect(self.refresh)
         self.refresh()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.bar.apply_palette(palette)
 
     def refresh(self) -> None:
         """Show the state."""

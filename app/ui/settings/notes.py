@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from app.domain.message import Message, MessageState
 from app.domain.parts import TextPart
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
 from app.ui.theme.theme import HEADING, font
 from app.ui.transcript.view import Transcript
 from app.ui.widgets.controls import Column, IconButton, label
@@ -43,11 +42,6 @@ class NotesView(QWidget):
         layout.setSpacing(0)
         layout.addWidget(Column(head))
         layout.addWidget(self.text, 1)
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self.close_button.apply_palette(palette)
-        self.text.apply_palette(palette)
 
     def show_notes(self, markdown: str) -> None:
         """Show notes from their beginning."""

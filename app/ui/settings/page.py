@@ -29,12 +29,12 @@ from app.state.updates import UpdateState
 from app.system import paths
 from app.system.translation import tr
 from app.ui.settings.about import AboutSection, LicenceView, licences
-from app.ui.settings.fields import ChoiceButton, segments_style, value_words
+from app.ui.settings.fields import segments_style, value_words
 from app.ui.settings.gpu import GPUSection
 from app.ui.settings.notes import NotesView
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import (
     Column,
     TextButton,
@@ -98,7 +98,6 @@ class Preferences(ScrollPage):
         self.about = AboutSection(connections, updates, has_licences=bool(found))
         self.licences = LicenceView(found)
         self.notes: NotesView | None = None  # created on demand
-        self._palette = LIGHT
         self.connections_button = TextButton(tr("Connections"), "outlined")
         self._make_rows()
         self._lay_out()
@@ -156,19 +155,6 @@ class Preferences(ScrollPage):
 
     # --- called by the window and the wiring ----------------------------------------------------
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        super().apply_palette(palette)
-        self._palette = palette
-        self.licences.apply_palette(palette)
-        self.gpu.apply_palette(palette)
-        if self.notes is not None:
-            self.notes.apply_palette(palette)
-        self.storage.chats.export_button.apply_palette(palette)
-        for row in self.rows.values():
-            if isinstance(row.field, ChoiceButton):
-                row.field.apply_palette(palette)
-
     def show_settings(
         self, settings: Settings, used: Mapping[str, UsedValue] | None = None, model: str = ""
     ) -> None:
@@ -210,7 +196,6 @@ class Preferences(ScrollPage):
         """Show the notes of a release, Markdown; "": those of this version and former ones."""
         if self.notes is None:
             self.notes = NotesView()
-            self.notes.apply_palette(self._palette)
             self._pages.addWidget(self.notes)
             self.notes.closed.connect(self._close_notes)
         self._pages.setCurrentWidget(self.notes)

@@ -1,11 +1,16 @@
-"""Colour palettes: colours by role for each theme, and conversion to QPalette."""
+"""Colour palettes: colours by role for each theme, the shown one, and conversion to QPalette.
+
+A widget that paints itself asks for the shown palette when it does: Qt paints every widget again
+after another style sheet. One that keeps a picture or a style sheet of its own follows the palette.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QPalette
 
 
@@ -87,6 +92,34 @@ HIGH_CONTRAST = Palette(
     match="#4A4A00",
     current_match="#0000C8",
 )
+
+
+class _Shown(QObject):
+    """The palette that the theme shows."""
+
+    changed = Signal(object)
+    palette = LIGHT
+
+
+_shown = _Shown()
+
+
+def shown_palette() -> Palette:
+    """The palette to paint with; the light one until a theme has another."""
+    return _shown.palette
+
+
+def show_palette(palette: Palette) -> None:
+    """Make a palette the shown one."""
+    _shown.palette = palette
+    _shown.changed.emit(palette)
+
+
+def follow_palette(recolor: Callable[[Palette], None]) -> None:
+    """Call a method of a QObject now and, while that exists, whenever another palette is shown."""
+    recolor(_shown.palette)
+    _shown.changed.connect(recolor)
+
 
 # Values of the theme setting; "system" follows the desktop's colour scheme.
 PALETTES = {palette.name: palette for palette in (LIGHT, DARK, HIGH_CONTRAST)}

@@ -1,7 +1,7 @@
 """Theme: applies the palette, the style sheet and the bundled fonts to the application.
 
 The Fusion style with our palette looks the same on every platform; only the colour scheme and the
-contrast preference come from the desktop. Widgets with a `paintEvent` use the `Palette` directly.
+contrast preference come from the desktop. Widgets with a `paintEvent` use the shown `Palette`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from functools import cache
 
-from PySide6.QtCore import QLocale, QObject, Qt, Signal
+from PySide6.QtCore import QLocale, QObject, Qt
 from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
 from app.system import paths
-from app.ui.theme.palette import CHOICES, PALETTES, Palette, palette_for, qt_palette
+from app.ui.theme.palette import CHOICES, PALETTES, Palette, palette_for, qt_palette, show_palette
 from app.ui.theme.stylesheet import style_sheet
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,7 @@ _FONTS_OF = {
 
 
 class Theme(QObject):
-    """The application's current palette; `changed` carries the new one."""
-
-    changed = Signal(object)
+    """Chooses the palette that the application shows."""
 
     def __init__(self, application: QApplication, choice: str = "system") -> None:
         super().__init__(application)
@@ -100,7 +98,6 @@ class Theme(QObject):
         if palette != self.palette:
             self.palette = palette
             self._apply()
-            self.changed.emit(palette)
 
     def _current_palette(self) -> Palette:
         return self._palette_of(self._choice)
@@ -119,6 +116,7 @@ class Theme(QObject):
         self._application.setStyleSheet(style_sheet(self.palette))
         # After the style sheet, which gives menus and tips the fonts of Windows or macOS again.
         self._application.setFont(font(BODY))
+        show_palette(self.palette)
 
 
 @cache

@@ -33,7 +33,7 @@ from app.domain.parts import clipboard_text
 from app.markdown.blocks import passage_number
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
@@ -92,7 +92,7 @@ class Transcript(QAbstractScrollArea):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        style = ReadingStyle(LIGHT)
+        style = ReadingStyle(shown_palette())
         self.stack = MessageListLayout(style, lambda code: self._idle.highlight(code))
         self.scroller = Scroller(
             self.verticalScrollBar(),
@@ -131,6 +131,7 @@ class Transcript(QAbstractScrollArea):
         self._idle.highlighted.connect(self.viewport().update)
         self._connect()
         self._set_up()
+        follow_palette(self._recolor)
 
     def _connect(self) -> None:
         layout, tools, keys, pointer = self.message_layout, self.tools, self.keys, self.pointer
@@ -373,8 +374,7 @@ class Transcript(QAbstractScrollArea):
         self.access.changed()
         self.viewport().update()
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         layout = self.message_layout
         if palette != layout.style.palette:
             self._restyle(ReadingStyle(palette, layout.style.zoom))

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 from app.domain.transfer import Progress, Work
 from app.state.transfer import TransferState
 from app.system.translation import sentences, tr, trn
-from app.ui.theme.palette import LIGHT, Palette
 from app.ui.transfer.card import CARD_WIDTH, PreviewCard
 from app.ui.widgets.controls import Bar, TextButton, label, set_margins
 from app.ui.widgets.popover import Popover
@@ -65,7 +64,6 @@ class TransferView(QWidget):
     def __init__(self, state: TransferState, window: QWidget) -> None:
         super().__init__()
         self._state, self._window = state, window
-        self._palette = LIGHT
         self.line = ProgressLine()
         self.card: PreviewCard | None = None  # created when it is first shown
         self.popover: Popover | None = None
@@ -91,7 +89,6 @@ class TransferView(QWidget):
             card.accepted.connect(self.accepted)
             card.cancelled.connect(self.cancelled)
             self.popover.closed.connect(self._on_closed)
-            self.popover.apply_palette(self._palette)
         self.card.show_preview(preview)
         self.popover.setAccessibleName(self.card.title.text())
         self.popover.setAccessibleDescription(self.card.accessibleDescription())
@@ -101,13 +98,6 @@ class TransferView(QWidget):
         """Fit the card to the window, after the window changed size."""
         if self.popover is not None and not self.popover.isHidden():
             self.popover.fit()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.line.bar.apply_palette(palette)
-        if self.popover is not None:
-            self.popover.apply_palette(palette)
 
     def _on_closed(self) -> None:
         if self._state.preview is not None:  # by Esc or a click beside it

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 from app.state.chat import Notice, State
 from app.system.translation import sentences, tr
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import IconButton, TextButton, label, make_selectable, set_margins
 
@@ -25,7 +25,7 @@ _NEWS = {
 class Banner(QFrame):
     """One notice: error and remedy, details on request, an optional action button and Close."""
 
-    def __init__(self, notice: Notice, palette: Palette, icon: str = "") -> None:
+    def __init__(self, notice: Notice, icon: str = "") -> None:
         """`icon` is the name of a quiet icon; "": the warning sign."""
         super().__init__()
         self._icon = icon
@@ -56,15 +56,13 @@ class Banner(QFrame):
         layout.addWidget(self.details_button)
         layout.addWidget(self.action)
         layout.addWidget(self.close_button)
-        self.apply_palette(palette)
+        follow_palette(self._recolor)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         name, color = (
             (self._icon, palette.secondary) if self._icon else ("warning", palette.warning)
         )
         self.picture.setPixmap(icons.icon(name, color, 18).pixmap(18, 18))
-        self.close_button.apply_palette(palette)
 
     def _toggle_details(self) -> None:
         shown = self.detail.isHidden()
@@ -81,19 +79,12 @@ class Banners(QWidget):
     def __init__(self, state: State, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = state
-        self._palette = LIGHT
         self.shown: dict[str, Banner] = {}
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 8, 0, 8)
         self._layout.setSpacing(8)
         state.notices_changed.connect(self.refresh)
         self.refresh()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        for banner in self.shown.values():
-            banner.apply_palette(palette)
 
     def refresh(self) -> None:
         """Rebuild the banners from the notices of the state."""
@@ -104,7 +95,7 @@ class Banners(QWidget):
         self.setVisible(bool(self.shown))
 
     def _make_banner(self, kind: str) -> Banner:
-        banner = Banner(self._state.notices[kind], self._palette, _NEWS.get(kind, ""))
+        banner = Banner(self._state.notices[kind], _NEWS.get(kind, ""))
         banner.close_button.clicked.connect(lambda: self.closed.emit(kind))
         banner.action.clicked.connect(lambda: self.acted.emit(kind))
         self._layout.addWidget(banner)

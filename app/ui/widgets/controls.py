@@ -38,7 +38,7 @@ from PySide6.QtWidgets import (
 
 from app.system.translation import isolated, tr
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette, mix
+from app.ui.theme.palette import Palette, follow_palette, mix, shown_palette
 from app.ui.theme.theme import BODY, COLUMN_WIDTH, HEADING, READING, font
 from app.ui.widgets.direction import has_right_to_left
 
@@ -53,12 +53,12 @@ class IconButton(QToolButton):
         super().__init__(parent)
         self._name = name
         self._active = False
-        self._palette = LIGHT
         self.setProperty("look", "icon")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setIconSize(QSize(size, size))
         self.set_text(text)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
+        follow_palette(self._recolor)
 
     def set_text(self, text: str) -> None:
         """Set the tooltip and the accessible name."""
@@ -70,9 +70,7 @@ class IconButton(QToolButton):
         self._active = active
         self.update()
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Recolour the icon."""
-        self._palette = palette
+    def _recolor(self, palette: Palette) -> None:
         self.setIcon(icons.icon(self._name, palette.secondary, self.iconSize().width()))
 
     def paintEvent(self, arg__1: QPaintEvent) -> None:
@@ -84,8 +82,8 @@ class IconButton(QToolButton):
         centre = QPointF(middle.x() + (-7.5 if mirrored else 8.5), middle.y() - 6.5)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(self._palette.background), 1.5))
-        painter.setBrush(QColor(self._palette.accent))
+        painter.setPen(QPen(QColor(shown_palette().background), 1.5))
+        painter.setBrush(QColor(shown_palette().accent))
         painter.drawEllipse(centre, 4, 4)
         painter.end()
 
@@ -105,9 +103,9 @@ class TextButton(QPushButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFont(font(BODY))
         self.setIconSize(QSize(18, 18))
+        follow_palette(self._recolor)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Recolour the icon, if any."""
+    def _recolor(self, palette: Palette) -> None:
         if self._name:
             self.setIcon(icons.icon(self._name, palette.secondary, 18))
 
@@ -165,7 +163,6 @@ class RoundButton(QAbstractButton):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._name = "send"
         self._hovered = False
         self.setFixedSize(self.DIAMETER + 6, self.DIAMETER + 6)  # plus the focus ring
@@ -177,11 +174,6 @@ class RoundButton(QAbstractButton):
         self._name = name
         self.setToolTip(text)
         self.setAccessibleName(text)
-        self.update()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
         self.update()
 
     def enterEvent(self, event: QEnterEvent) -> None:
@@ -199,7 +191,7 @@ class RoundButton(QAbstractButton):
             super().keyPressEvent(e)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        palette = self._palette
+        palette = shown_palette()
         fill, ink = palette.accent, palette.on_accent
         if not self.isEnabled():
             fill, ink = palette.hairline, palette.faint
@@ -229,7 +221,6 @@ class Bar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self._share = 0.0
         self._warning = False
         self.setFixedHeight(4)
@@ -257,13 +248,8 @@ class Bar(QWidget):
         """The filled share, 0 to 1."""
         return self._share
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.update()
-
     def paintEvent(self, event: QPaintEvent) -> None:
-        palette = self._palette
+        palette = shown_palette()
         full = QRectF(self.rect())
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.system.translation import tr, trn
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.theme.theme import RADIUS_CARD, READING, font
 
 _MARGIN = 32  # pixels left and right of the text
@@ -25,7 +25,6 @@ class DropArea(QWidget):
         """`collects`: what is dropped becomes a collection."""
         super().__init__(parent)
         self._over, self._collects = parent, collects
-        self._palette = LIGHT
         self._models: list[Path] = []
         self._others: list[Path] = []
         self._is_folder = False  # the only other one
@@ -83,12 +82,8 @@ class DropArea(QWidget):
             return tr("Drop to attach {name}", name=name)
         return trn("Drop to attach {count} file", "Drop to attach {count} files", count)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-
     def paintEvent(self, event: QPaintEvent) -> None:
-        palette = self._palette
+        palette = shown_palette()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.fillRect(self.rect(), QColor(palette.background))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QIcon, QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.system.translation import tr
 from app.ui.theme import icons
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import SMALL
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, label
@@ -22,9 +22,7 @@ class FindRow(QWidget):
         super().__init__(parent)
         self.field = QLineEdit(placeholderText=words)
         self.field.setAccessibleName(words)
-        self._icon = self.field.addAction(
-            icons.icon("search", LIGHT.secondary, 16), QLineEdit.ActionPosition.LeadingPosition
-        )
+        self._icon = self.field.addAction(QIcon(), QLineEdit.ActionPosition.LeadingPosition)
         self._icon.setText(tr("Find"))  # the accessible name of its button
         self.count = label("", "secondary", SMALL)
         self.previous_button = IconButton("chevron_up", tr("Previous match (Shift+Enter)"))
@@ -40,16 +38,14 @@ class FindRow(QWidget):
         self.row.addWidget(self.next_button)
         self.previous_button.clicked.connect(lambda: self.step(forward=False))
         self.next_button.clicked.connect(lambda: self.step(forward=True))
+        follow_palette(self._recolor)
 
     def step(self, *, forward: bool) -> None:
         """Go to the next or previous match."""
         raise NotImplementedError
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Recolour the icons."""
+    def _recolor(self, palette: Palette) -> None:
         self._icon.setIcon(icons.icon("search", palette.secondary, 16))
-        for button in (self.previous_button, self.next_button):
-            button.apply_palette(palette)
 
     def show_count(self, query: str, place: int, total: int, *, searching: bool) -> bool:
         """Show how many matches there are, and at which the user is; whether the words are others."""

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 from app.ui.theme.theme import RADIUS_CARD
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import fade_in
@@ -33,7 +33,6 @@ class Popover(QWidget):
         content.setAccessibleName(name)
         self._over = window
         self.content = content
-        self._palette = LIGHT
         self._focus_before: QWidget | None = None
         self._corner = QPoint()
         content.setParent(self)
@@ -85,11 +84,6 @@ class Popover(QWidget):
         if before is not None and before.isVisible():
             before.setFocus(Qt.FocusReason.PopupFocusReason)
         self.closed.emit()
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.update()
 
     def _card_size(self) -> QSize:
         self.content.ensurePolished()
@@ -143,7 +137,7 @@ class Popover(QWidget):
         return True
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        palette = self._palette
+        palette = shown_palette()
         card = QRectF(self.content.geometry())
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

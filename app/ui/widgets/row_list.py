@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, font
 from app.ui.widgets.controls import Column, IconButton, label
 
@@ -43,9 +43,9 @@ class RowList(QListWidget):
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setTextElideMode(Qt.TextElideMode.ElideRight)
+        follow_palette(self._recolor)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         ring = palette.accent if palette.accent_soft == palette.sunken else palette.accent_soft
         self.setStyleSheet(
             f"QListView::item {{ color: {palette.text}; padding: 0 10px; border-radius: 6px;"

@@ -7,7 +7,7 @@ from PySide6.QtGui import QAccessible, QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from app.system.translation import tr
-from app.ui.theme.palette import Palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import Column, IconButton, page_head
 
@@ -31,6 +31,7 @@ class ScrollPage(QWidget):
         self._title = title
         self.close_button = IconButton("close", tr("Back to the chat"))
         self.close_button.clicked.connect(self.closed)
+        follow_palette(self._recolor)
 
     def lay_out(self, page: QWidget, *buttons: QWidget) -> QVBoxLayout:
         """Fill `page` with the head and the scrolled rows; returns the layout of the rows.
@@ -64,10 +65,8 @@ class ScrollPage(QWidget):
             if stop.focusPolicy() & Qt.FocusPolicy.TabFocus:
                 stop.installEventFilter(self)
 
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
+    def _recolor(self, palette: Palette) -> None:
         self.setStyleSheet(self._style(palette))
-        self.close_button.apply_palette(palette)
 
     # --- for pages ------------------------------------------------------------------------------
 

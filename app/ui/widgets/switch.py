@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QCheckBox, QWidget
 
-from app.ui.theme.palette import LIGHT, Palette
+from app.ui.theme.palette import shown_palette
 
 _WIDTH, _HEIGHT = 30.0, 18.0  # pixels of the track
 _DISABLED = 0.4  # opacity of one that cannot be switched
@@ -17,15 +17,9 @@ class Switch(QCheckBox):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._palette = LIGHT
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFixedSize(self.sizeHint())
-
-    def apply_palette(self, palette: Palette) -> None:
-        """Apply the colours of a theme."""
-        self._palette = palette
-        self.update()
 
     def sizeHint(self) -> QSize:
         return QSize(36, 28)
@@ -34,7 +28,7 @@ class Switch(QCheckBox):
         return self.rect().contains(pos)
 
     def paintEvent(self, arg__1: QPaintEvent) -> None:
-        palette, on = self._palette, self.isChecked()
+        palette, on = shown_palette(), self.isChecked()
         track = QRectF(0, 0, _WIDTH, _HEIGHT)
         track.moveCenter(QRectF(self.rect()).center())
         at_right = on is not (self.layoutDirection() is Qt.LayoutDirection.RightToLeft)

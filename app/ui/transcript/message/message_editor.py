@@ -157,8 +157,6 @@ class MessageEditor(QFrame):
             f" border-radius: {RADIUS_CARD}px; }}"
             f"QPlainTextEdit {{ background: transparent; color: {palette.text}; border: none; }}"
         )
-        for part in (self._cancel, self._send, self.chips):
-            part.apply_palette(palette)
 
     def text(self) -> str:
         """The edited text."""

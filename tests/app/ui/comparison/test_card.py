@@ -17,7 +17,7 @@ from app.system.translation import isolated
 from app.ui.comparison.card import CARD_WIDTH, ComparisonCard
 from app.ui.comparison.values import default_choices, mix_name, with_mix
 from app.ui.settings.fields import Segments
-from app.ui.theme.palette import PALETTES
+from app.ui.theme.palette import PALETTES, show_palette
 from app.ui.theme.theme import load_fonts
 from engine import Sampling
 from stage import flush
@@ -157,7 +157,7 @@ def test_a_narrow_card_has_the_names_above_the_values(card: ComparisonCard) -> N
 def test_every_control_has_a_name_that_tells_the_columns_apart(card: ComparisonCard) -> None:
     card.show_choices(7, default_choices([PIRATE], SAMPLING, None))
     for palette in PALETTES.values():
-        card.apply_palette(palette)
+        show_palette(palette)
     tab = Qt.FocusPolicy.TabFocus
     stops = [
         each

@@ -16,7 +16,6 @@ import scenes_library as scenes
 from app.downloads.queue import Phase
 from app.state.library import FileState
 from app.ui.library.row import LibraryRow
-from app.ui.theme.palette import DARK
 from library_shown import Shown, focused_row, many, press, show
 from scenes_library import BONSAI, SMOL
 from stage import flush
@@ -193,14 +192,3 @@ def test_no_text_is_clipped_or_overlaps_at_any_width(
                     assert shared.isEmpty() or min(shared.width(), shared.height()) <= 4, (
                         row.view, one, one.geometry(), other, other.geometry(),
                     )  # fmt: skip
-
-
-def test_palette_applies_to_rows_created_later(shown: Shown) -> None:
-    show(shown, scenes.library_full)
-    shown.page.apply_palette(DARK)
-    shown.library.set_installed(many(30))
-    flush()
-    shown.page.list.verticalScrollBar().setValue(1500)
-    flush()
-    row = shown.row(next(r.view.name for r in shown.page.findChildren(LibraryRow) if r.isVisible()))
-    assert row._palette is DARK

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from adapter_bench import Bench, drop_files, menu_of, trigger_menu_entry
 from adapter_stage import FORMAL, PIRATE, SHORT, WRONG, begin
 from app.ui.adapters.strength_slider import StrengthSlider
-from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, show_palette
 from app.ui.widgets.switch import Switch
 
 # Qt's offscreen platform logs this for every opened menu.
@@ -208,10 +208,10 @@ def picture(widget: QWidget) -> QImage:
 
 @pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
 def test_on_off_and_focus_states_look_different(qtbot: QtBot, palette) -> None:
+    show_palette(palette)
     switch, slider = Switch(), StrengthSlider()
     for widget in (switch, slider):
         qtbot.addWidget(widget)
-        widget.apply_palette(palette)
         widget.show()
     off = picture(switch)
     switch.setChecked(True)

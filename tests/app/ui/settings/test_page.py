@@ -88,7 +88,6 @@ def theme(qapp: QApplication) -> Iterator[Theme]:
 @pytest.fixture
 def page(qtbot: QtBot, theme: Theme) -> Iterator[Page]:
     made = Page(Settings())
-    made.preferences.apply_palette(theme.palette)
     qtbot.addWidget(made.preferences)
     made.preferences.resize(816, 760)
     made.preferences.show()
@@ -426,7 +425,6 @@ def test_unreadable_licence_shows_the_error(qtbot: QtBot, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", PALETTES)
 def test_no_text_is_clipped_at_any_width(page: Page, theme: Theme, width: int, name: str) -> None:
     theme.choose(name)
-    page.preferences.apply_palette(theme.palette)
     page.preferences.resize(width, 700)
     flush()
     visible = page.preferences.view.viewport().width()

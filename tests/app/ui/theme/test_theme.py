@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import QLocale, Qt
+from PySide6.QtCore import QLocale, QObject, Qt
 from PySide6.QtGui import QColor, QFont, QFontInfo, QStyleHints
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from shiboken6 import delete
 
-from app.ui.theme import palette, theme
-from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, Palette, palette_for
+from app.ui.theme import icons, palette, theme
+from app.ui.theme.palette import (
+    DARK,
+    HIGH_CONTRAST,
+    LIGHT,
+    Palette,
+    follow_palette,
+    palette_for,
+    show_palette,
+    shown_palette,
+)
 from app.ui.theme.theme import Theme
+from app.ui.widgets.controls import IconButton
 
 TEXTS = ("text", "secondary", "accent", "danger", "warning")
 GROUNDS = ("background", "surface", "sunken")
@@ -71,15 +83,40 @@ def test_the_setting_overrides_the_desktop() -> None:
     assert palette_for("high contrast", Qt.ColorScheme.Light) is HIGH_CONTRAST
 
 
+class Follower(QObject):
+    """Keeps the palettes that it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Palette] = []
+        follow_palette(self.show)
+
+    def show(self, palette: Palette) -> None:
+        self.seen.append(palette)
+
+
 def test_choosing_a_theme_repaints_the_application(qapp: QApplication) -> None:
     made = Theme(qapp, "light")
-    changes: list[Palette] = []
-    made.changed.connect(changes.append)
+    follower = Follower()
     made.choose("dark")
     made.choose("dark")
-    assert changes == [DARK]
+    assert follower.seen == [LIGHT, DARK]
+    assert shown_palette() is DARK
+    assert Follower().seen == [DARK]
     assert qapp.palette().window().color().name().upper() == DARK.background
+    delete(follower)
+    made.choose("light")  # nothing is told what is gone
+    assert follower.seen == [LIGHT, DARK]
     made.deleteLater()
+
+
+def test_buttons_have_the_icons_of_the_palette(qtbot: QtBot) -> None:
+    button = IconButton("close", "Close")
+    qtbot.addWidget(button)
+    for shown in (DARK, LIGHT):
+        show_palette(shown)
+        wanted = icons.icon("close", shown.secondary, 18)
+        assert button.icon().cacheKey() == wanted.cacheKey()
 
 
 class Desktop:

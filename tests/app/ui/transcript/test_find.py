@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from app.domain.message import MessageState
-from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, show_palette
 from app.ui.transcript.find import Finder
 from app.ui.transcript.view import Transcript
 from transcript_driver import (
@@ -200,7 +200,7 @@ def test_matches_are_painted_and_the_current_one_differs(
     view: Transcript, qtbot: QtBot, palette: object
 ) -> None:
     assert isinstance(palette, type(LIGHT))
-    view.apply_palette(palette)
+    show_palette(palette)
     view.set_messages([message(1, "needle\n\nneedle\n\nneedle other")])
     finder = search(view, qtbot, "needle")
 

@@ -18,7 +18,7 @@ from app.ui.blocks.formula import SMALLEST_SCALE, FormulaView, formula_view
 from app.ui.blocks.style import ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.typesetting import TYPESETTER
-from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, Palette
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, Palette, show_palette
 from app.ui.transcript.view import Transcript
 from engine import Role
 from transcript_driver import grow
@@ -50,7 +50,6 @@ def typeset(qtbot: QtBot, *sources: Tex) -> None:
 def view(qtbot: QtBot) -> Transcript:
     transcript = Transcript()
     qtbot.addWidget(transcript)
-    transcript.apply_palette(LIGHT)
     transcript.resize(700, 600)
     transcript.show()
     return transcript
@@ -145,7 +144,7 @@ def test_formula_wider_than_the_column(qtbot: QtBot) -> None:
 def test_formulas_have_the_colour_of_the_text(
     qtbot: QtBot, view: Transcript, palette: Palette
 ) -> None:
-    view.apply_palette(palette)
+    show_palette(palette)
     view.set_messages([message("$$\n\\blacksquare\n$$")])
     settle(qtbot, view)
     part = view.stack.views[0].parts[0]
@@ -160,7 +159,7 @@ def test_theme_change_typesets_nothing_again(qtbot: QtBot, view: Transcript) -> 
     view.set_messages([message(ANSWER)])
     settle(qtbot, view)
     misses = TYPESETTER.misses
-    view.apply_palette(DARK)
+    show_palette(DARK)
     view.grab()
     assert TYPESETTER.misses == misses
     assert isinstance(view.stack.views[0].parts[1].view, FormulaView)

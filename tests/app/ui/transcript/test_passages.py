@@ -15,7 +15,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import ErrorPart, FilePart, PassagesPart, TextPart
 from app.domain.passages import passages_part, toggled, with_passages
 from app.ui.blocks.passage import PassageView
-from app.ui.theme.palette import DARK
+from app.ui.theme.palette import DARK, show_palette
 from app.ui.transcript.message.sections import passages_words
 from app.ui.transcript.view import Transcript, wrapped_tip
 from transcript_driver import (
@@ -189,7 +189,7 @@ def test_struck_passages_are_crossed_and_sent_when_the_user_says_so(
     assert "again_with" in tools(view, 0)
     assert links(view, 1)[0] == ("[1]", "passage:1")  # the answer was given with it
 
-    view.apply_palette(DARK)  # makes new views
+    show_palette(DARK)  # makes new views
     with qtbot.waitSignal(view.passages_changed) as sent:
         click(
             qtbot, view, center(view, 0, "Answer again with the passages that are not struck out")

@@ -13,7 +13,7 @@ from app.domain.message import MessageState
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle, contrast
 from app.ui.blocks.table import TableView
-from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT
+from app.ui.theme.palette import DARK, HIGH_CONTRAST, LIGHT, show_palette
 from app.ui.transcript.view import Transcript
 from transcript_driver import (
     CODE,
@@ -280,7 +280,7 @@ def test_theme_change_repaints_without_scrolling(view: Transcript, qtbot: QtBot)
     view.set_messages([message(1, LONG, is_user=True), message(2, CODE)])
     wait_for_layout(view, qtbot)
     before = view.message_layout.offset(), view.stack.height
-    view.apply_palette(DARK)
+    show_palette(DARK)
     wait_for_layout(view, qtbot)
     assert (view.message_layout.offset(), view.stack.height) == before
     image: QImage = view.grab().toImage()
