@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.generation_settings import UsedAdapter
-from app.state.read_only import ReadOnly
+from app.state.observable import EMPTY, Observable, ReadOnly
 from engine import AdapterInfo, AdapterUse, Fault
 
 STRONGEST = 2.0  # largest absolute strength; a negative one subtracts the adapter
@@ -55,7 +55,7 @@ class KnownAdapter:
     missing: bool = False  # when last checked
 
 
-class AdapterState(QObject):
+class AdapterState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     stack_changed = Signal()  # of the shown conversation
@@ -64,25 +64,14 @@ class AdapterState(QObject):
     applied_changed = Signal()  # any of `applied`, `infos`, `reading`, `pending`, `fault`
     request_finished = Signal()  # the engine has answered a SetAdapters
 
-    stack = ReadOnly[tuple[AdapterEntry, ...]]()  # the first is applied first
-    known = ReadOnly[tuple[KnownAdapter, ...]]()  # the oldest first
-    mixes = ReadOnly[Mapping[str, tuple[AdapterEntry, ...]]]()  # sorted by name
-    applied = ReadOnly[tuple[AdapterUse, ...]]()  # in the engine
-    infos = ReadOnly[Mapping[Path, AdapterInfo]]()  # of all loaded since the model was
-    reading = ReadOnly[frozenset[Path]]()  # files the engine is loading
-    pending = ReadOnly[bool]()  # the current answer was started with another stack
-    fault = ReadOnly[tuple[str, str]]()  # error of the whole stack: sentence and remedy
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._stack = tuple[AdapterEntry, ...]()
-        self._known = tuple[KnownAdapter, ...]()
-        self._mixes: Mapping[str, tuple[AdapterEntry, ...]] = MappingProxyType({})
-        self._applied = tuple[AdapterUse, ...]()
-        self._infos: Mapping[Path, AdapterInfo] = MappingProxyType({})
-        self._reading = frozenset[Path]()
-        self._pending = False
-        self._fault = ("", "")
+    stack = ReadOnly[tuple[AdapterEntry, ...]](())  # the first is applied first
+    known = ReadOnly[tuple[KnownAdapter, ...]](())  # the oldest first
+    mixes = ReadOnly[Mapping[str, tuple[AdapterEntry, ...]]](EMPTY)  # sorted by name
+    applied = ReadOnly[tuple[AdapterUse, ...]](())  # in the engine
+    infos = ReadOnly[Mapping[Path, AdapterInfo]](EMPTY)  # of all loaded since the model was
+    reading = ReadOnly[frozenset[Path]](frozenset[Path]())  # files the engine is loading
+    pending = ReadOnly(False)  # the current answer was started with another stack
+    fault = ReadOnly[tuple[str, str]](("", ""))  # error of the whole stack: sentence and remedy
 
     @property
     def mix(self) -> str:
@@ -94,15 +83,11 @@ class AdapterState(QObject):
 
     def set_stack(self, stack: Sequence[AdapterEntry]) -> None:
         """Show this stack."""
-        if tuple(stack) != self.stack:
-            self._stack = tuple(stack)
-            self.stack_changed.emit()
+        self._set(self.stack_changed, stack=tuple(stack))
 
     def set_known(self, known: Sequence[KnownAdapter]) -> None:
         """Replace the files to choose from."""
-        if tuple(known) != self.known:
-            self._known = tuple(known)
-            self.known_changed.emit()
+        self._set(self.known_changed, known=tuple(known))
 
     def set_mixes(self, mixes: Mapping[str, tuple[AdapterEntry, ...]]) -> None:
         """Replace the saved mixes."""
@@ -118,21 +103,17 @@ class AdapterState(QObject):
         fault: tuple[str, str],
     ) -> None:
         """Set the stack in use, facts of loaded adapters, files being loaded, and the error."""
-        if (applied, infos, reading, fault) != (
-            self.applied,
-            self.infos,
-            self.reading,
-            self.fault,
-        ):
-            self._applied, self._infos = applied, MappingProxyType(dict(infos))
-            self._reading, self._fault = reading, fault
-            self.applied_changed.emit()
+        self._set(
+            self.applied_changed,
+            applied=applied,
+            infos=MappingProxyType(dict(infos)),
+            reading=reading,
+            fault=fault,
+        )
 
     def set_pending(self, pending: bool) -> None:
         """Set whether the current answer was started with another stack."""
-        if pending != self.pending:
-            self._pending = pending
-            self.applied_changed.emit()
+        self._set(self.applied_changed, pending=pending)
 
 
 def uses_of(entries: Sequence[AdapterEntry]) -> tuple[tuple[Path, bool, float], ...]:

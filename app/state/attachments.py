@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.domain.model_ref import ModelRef
 from app.domain.parts import FilePart
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class FitEstimate:
         return not self.context or self.tokens + self.answer_tokens <= self.context
 
 
-class AttachmentsState(QObject):
+class AttachmentsState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     changed = Signal(object)  # the `Place` whose files have changed
@@ -126,9 +126,9 @@ class AttachmentsState(QObject):
     counted = Signal()  # a message that the user has sent before its length was known
     outdated_changed = Signal()
 
-    fit = ReadOnly[FitEstimate | None]()  # of the shown chat; None: not known
-    outdated = ReadOnly[tuple[KnownFile, ...]]()  # sent in the shown chat, and changed since then
-    refused = ReadOnly[bool]()  # sending was refused because it does not fit: show the four ways
+    fit = ReadOnly[FitEstimate | None](None)  # of the shown chat; None: not known
+    outdated = ReadOnly[tuple[KnownFile, ...]](())  # sent in the shown chat, and changed since then
+    refused = ReadOnly(False)  # sending was refused because it does not fit: show the four ways
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -167,12 +167,8 @@ class AttachmentsState(QObject):
 
     def set_outdated(self, outdated: Sequence[KnownFile]) -> None:
         """Set the files of sent messages that have changed on disk."""
-        if tuple(outdated) != self.outdated:
-            self._outdated = tuple(outdated)
-            self.outdated_changed.emit()
+        self._set(self.outdated_changed, outdated=tuple(outdated))
 
     def set_fit(self, fit: FitEstimate | None, *, refused: bool = False) -> None:
         """Set the estimate of the shown chat, and whether sending was refused by it."""
-        if (fit, refused) != (self.fit, self.refused):
-            self._fit, self._refused = fit, refused
-            self.fit_changed.emit()
+        self._set(self.fit_changed, fit=fit, refused=refused)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.chat import Conversation, Folder, Hit, TrashedConversation
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
@@ -24,7 +24,7 @@ from app.domain.model_ref import ModelRef, Remote, local_path
 from app.domain.parts import Parts
 from app.engines.client import Capabilities
 from app.state.connections import EngineRow
-from app.state.read_only import ReadOnly, changed
+from app.state.observable import EMPTY, Observable, ReadOnly, changed
 from engine import DeviceInfo, Fault, ModelLoaded, model_label, model_name
 
 
@@ -164,7 +164,7 @@ def is_same_load(one: ModelLoaded | None, other: ModelLoaded | None) -> bool:
     return (one.path, one.seconds) == (other.path, other.seconds)
 
 
-class State(QObject):
+class State(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     conversations_changed = Signal()
@@ -195,77 +195,44 @@ class State(QObject):
     folders_changed = Signal()
     new_folder_changed = Signal()
 
-    conversations = ReadOnly[tuple[Conversation, ...]]()  # the last active first
-    query = ReadOnly[str]()
-    found = ReadOnly[tuple[Conversation, ...]]()  # results of `query`
-    hits = ReadOnly[
-        Mapping[int, Hit]
-    ]()  # the best message of the first results, unless only the title fits
-    new_chat = ReadOnly[ChatSettings]()  # settings of the chat that is not begun yet
-    folders = ReadOnly[tuple[Folder, ...]]()  # by position
-    new_folder = ReadOnly[int | None]()  # in which the new chat begins
-    current = ReadOnly[int | None]()  # shown conversation; None: the new chat
-    branches = ReadOnly[Mapping[int, tuple[Message, ...]]]()  # of every conversation opened so far
-    compared = ReadOnly[Mapping[int, Message]]()  # the other answer of an open comparison, by the
-    # id of the one in the branch
-    memory_starts = ReadOnly[Mapping[int, int]]()  # conversation longer than the context: the
-    # first message that the model reads
-    left_out = ReadOnly[Mapping[int, frozenset[int]]]()  # by conversation: the questions whose
-    # passages the model no longer reads, for want of room
-    model = ReadOnly[ModelStatus]()
-    chat_model = ReadOnly[ChatModel | None]()  # of the shown chat; None: it is the one in use
-    generations = ReadOnly[Mapping[int, Generation]]()  # by request, the oldest first
-    queued = ReadOnly[Mapping[int, int]]()  # answer not requested yet: its conversation
-    waiting = ReadOnly[Mapping[int, str]]()  # answer not started yet: note on what it waits for
-    drafts = ReadOnly[Mapping[int | None, Parts]]()  # unsent, by conversation; None: new chat
-    outbox = ReadOnly[Mapping[int, tuple[WaitingMessage, ...]]]()  # by conversation
-    installed = ReadOnly[tuple[ModelFile, ...]]()
-    served = ReadOnly[tuple[ServedModel, ...]]()  # by engines elsewhere
-    last_speed = ReadOnly[float]()  # tokens/s of the last answer that has ended
-    notices = ReadOnly[Mapping[str, Notice]]()
-    deletions = ReadOnly[tuple[Deletion, ...]]()  # that Undo restores in turn, the last one first
-    trash = ReadOnly[tuple[TrashedConversation, ...]]()  # the last deleted first
-    devices = ReadOnly[tuple[DeviceInfo, ...]]()  # beside the processor
-    typed_tokens = ReadOnly[int]()  # of the text in the composer; 0: none, or not counted yet
-    titled = ReadOnly[int | None]()  # conversation for which the model writes a title
-    reading = ReadOnly[int | None]()  # message that is read aloud
-    can_read = ReadOnly[bool]()  # the system can read aloud
-    capabilities = ReadOnly[Capabilities]()  # of the engine; decide what the window offers
-    offered = ReadOnly[int]()  # how many of the newest deletions the sidebar offers to undo
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._conversations = self._found = tuple[Conversation, ...]()
-        self._hits: Mapping[int, Hit] = MappingProxyType({})
-        self._query = ""
-        self._current: int | None = None
-        self._new_chat = NO_SETTINGS
-        self._folders = tuple[Folder, ...]()
-        self._new_folder: int | None = None
-        self._branches: Mapping[int, tuple[Message, ...]] = MappingProxyType({})
-        self._compared: Mapping[int, Message] = MappingProxyType({})
-        self._memory_starts: Mapping[int, int] = MappingProxyType({})
-        self._left_out: Mapping[int, frozenset[int]] = MappingProxyType({})
-        self._model = ModelStatus()
-        self._chat_model: ChatModel | None = None
-        self._generations: Mapping[int, Generation] = MappingProxyType({})
-        self._queued: Mapping[int, int] = MappingProxyType({})
-        self._waiting: Mapping[int, str] = MappingProxyType({})
-        self._drafts: Mapping[int | None, Parts] = MappingProxyType({})
-        self._outbox: Mapping[int, tuple[WaitingMessage, ...]] = MappingProxyType({})
-        self._installed = tuple[ModelFile, ...]()
-        self._served = tuple[ServedModel, ...]()
-        self._last_speed = 0.0
-        self._notices: Mapping[str, Notice] = MappingProxyType({})
-        self._deletions = tuple[Deletion, ...]()
-        self._offered = 0
-        self._typed_tokens = 0
-        self._titled: int | None = None
-        self._reading: int | None = None
-        self._can_read = False
-        self._devices = tuple[DeviceInfo, ...]()
-        self._capabilities = Capabilities()
-        self._trash = tuple[TrashedConversation, ...]()
+    conversations = ReadOnly[tuple[Conversation, ...]](())  # the last active first
+    query = ReadOnly("")
+    found = ReadOnly[tuple[Conversation, ...]](())  # results of `query`
+    # The best message of the first results, unless only the title fits.
+    hits = ReadOnly[Mapping[int, Hit]](EMPTY)
+    new_chat = ReadOnly(NO_SETTINGS)  # settings of the chat that is not begun yet
+    folders = ReadOnly[tuple[Folder, ...]](())  # by position
+    new_folder = ReadOnly[int | None](None)  # in which the new chat begins
+    current = ReadOnly[int | None](None)  # shown conversation; None: the new chat
+    # Of every conversation opened so far.
+    branches = ReadOnly[Mapping[int, tuple[Message, ...]]](EMPTY)
+    # The other answer of an open comparison, by the id of the one in the branch.
+    compared = ReadOnly[Mapping[int, Message]](EMPTY)
+    # Conversation longer than the context: the first message that the model reads.
+    memory_starts = ReadOnly[Mapping[int, int]](EMPTY)
+    # By conversation: the questions whose passages the model no longer reads, for want of room.
+    left_out = ReadOnly[Mapping[int, frozenset[int]]](EMPTY)
+    model = ReadOnly(ModelStatus())
+    chat_model = ReadOnly[ChatModel | None](None)  # of the shown chat; None: it is the one in use
+    generations = ReadOnly[Mapping[int, Generation]](EMPTY)  # by request, the oldest first
+    queued = ReadOnly[Mapping[int, int]](EMPTY)  # answer not requested yet: its conversation
+    # Answer not started yet: note on what it waits for.
+    waiting = ReadOnly[Mapping[int, str]](EMPTY)
+    drafts = ReadOnly[Mapping[int | None, Parts]](EMPTY)  # unsent, by conversation; None: new chat
+    outbox = ReadOnly[Mapping[int, tuple[WaitingMessage, ...]]](EMPTY)  # by conversation
+    installed = ReadOnly[tuple[ModelFile, ...]](())
+    served = ReadOnly[tuple[ServedModel, ...]](())  # by engines elsewhere
+    last_speed = ReadOnly(0.0)  # tokens/s of the last answer that has ended
+    notices = ReadOnly[Mapping[str, Notice]](EMPTY)
+    deletions = ReadOnly[tuple[Deletion, ...]](())  # that Undo restores in turn, the last one first
+    trash = ReadOnly[tuple[TrashedConversation, ...]](())  # the last deleted first
+    devices = ReadOnly[tuple[DeviceInfo, ...]](())  # beside the processor
+    typed_tokens = ReadOnly(0)  # of the text in the composer; 0: none, or not counted yet
+    titled = ReadOnly[int | None](None)  # conversation for which the model writes a title
+    reading = ReadOnly[int | None](None)  # message that is read aloud
+    can_read = ReadOnly(False)  # the system can read aloud
+    capabilities = ReadOnly(Capabilities())  # of the engine; decide what the window offers
+    offered = ReadOnly(0)  # how many of the newest deletions the sidebar offers to undo
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -433,21 +400,19 @@ class State(QObject):
                     replace(c, settings=settings) if c.id == conversation_id else c for c in rows
                 )
 
-            self._conversations, self._found = changed(self._conversations), changed(self._found)
+            self._conversations, self._found = changed(self.conversations), changed(self.found)
         self.settings_changed.emit(conversation_id)
 
     def set_folders(self, folders: Sequence[Folder]) -> None:
         """Replace the folders."""
         self._folders = tuple(sorted(folders, key=lambda folder: (folder.position, folder.id)))
         self.folders_changed.emit()
-        if self.folder(self._new_folder) is None:
+        if self.folder(self.new_folder) is None:
             self.set_new_folder(None)
 
     def set_new_folder(self, folder_id: int | None) -> None:
         """Set the folder in which the new chat begins."""
-        if folder_id != self._new_folder:
-            self._new_folder = folder_id
-            self.new_folder_changed.emit()
+        self._set(self.new_folder_changed, new_folder=folder_id)
 
     def set_found(
         self, query: str, found: Sequence[Conversation], hits: Mapping[int, Hit] | None = None
@@ -476,7 +441,7 @@ class State(QObject):
             rows = [replace(c, **values[c.id]) if c.id in values else c for c in conversations]
             return tuple(sorted(rows, key=lambda c: c.updated, reverse=True))
 
-        self._conversations, self._found = changed(self._conversations), changed(self._found)
+        self._conversations, self._found = changed(self.conversations), changed(self.found)
         self.conversations_changed.emit()
 
     def add(self, message: Message, other: Message | None = None) -> None:
@@ -484,9 +449,9 @@ class State(QObject):
 
         `other` is the other answer of an open comparison.
         """
-        branch = (*self._branches.get(message.conversation, ()), message)
-        self._compared = changed(self._compared, message.id, other)
-        self._branches = changed(self._branches, message.conversation, branch)
+        branch = (*self.branches.get(message.conversation, ()), message)
+        self._compared = changed(self.compared, message.id, other)
+        self._branches = changed(self.branches, message.conversation, branch)
         if message.conversation == self.current:
             self.message_added.emit(message)
             if other is not None:
@@ -494,11 +459,11 @@ class State(QObject):
 
     def cut(self, conversation_id: int, keep: int) -> None:
         """Truncate a branch to its first `keep` messages; another branch follows."""
-        branch = self._branches.get(conversation_id, ())
+        branch = self.branches.get(conversation_id, ())
         gone = branch[keep:]
-        self._branches = changed(self._branches, conversation_id, branch[:keep])
+        self._branches = changed(self.branches, conversation_id, branch[:keep])
         for message in gone:
-            self._compared = changed(self._compared, message.id, None)
+            self._compared = changed(self.compared, message.id, None)
         if conversation_id == self.current:
             for message in reversed(gone):
                 self.message_removed.emit(message.id)
@@ -511,7 +476,7 @@ class State(QObject):
 
     def set_compared(self, message: Message, other: Message | None) -> None:
         """Replace a message of a branch, and open its comparison with `other`; None closes it."""
-        self._compared = changed(self._compared, message.id, other)
+        self._compared = changed(self.compared, message.id, other)
         self.change(message)
         if message.conversation == self.current:
             self.compared_changed.emit()
@@ -524,20 +489,20 @@ class State(QObject):
 
     def set_memory_start(self, conversation_id: int, message_id: int | None) -> None:
         """Set the first message that the model reads; None: it reads the whole conversation."""
-        starts = dict(self._memory_starts)
+        starts = dict(self.memory_starts)
         if message_id is None:
             starts.pop(conversation_id, None)
         else:
             starts[conversation_id] = message_id
-        if starts != self._memory_starts:
+        if starts != self.memory_starts:
             self._memory_starts = MappingProxyType(starts)
             if conversation_id == self.current:
                 self.memory_changed.emit()
 
     def set_left_out(self, conversation_id: int, questions: frozenset[int]) -> None:
         """Set the questions whose passages the model no longer reads."""
-        if questions != self._left_out.get(conversation_id, frozenset()):
-            self._left_out = changed(self._left_out, conversation_id, questions or None)
+        if questions != self.left_out.get(conversation_id, frozenset()):
+            self._left_out = changed(self.left_out, conversation_id, questions or None)
             if conversation_id == self.current:
                 self.memory_changed.emit()
 
@@ -550,18 +515,16 @@ class State(QObject):
 
     def set_chat_model(self, chat_model: ChatModel | None) -> None:
         """Set the model of the shown chat; None: it is the one in use."""
-        if chat_model != self._chat_model:
-            self._chat_model = chat_model
-            self.chat_model_changed.emit()
+        self._set(self.chat_model_changed, chat_model=chat_model)
 
     def set_generation(self, generation: Generation) -> None:
         """Set the progress of an answer; a request not known yet is added."""
-        self._generations = changed(self._generations, generation.request, generation)
+        self._generations = changed(self.generations, generation.request, generation)
         self.generations_changed.emit()
 
     def end_generation(self, request: int) -> None:
         """Remove the answer of this request: it has ended."""
-        self._generations = changed(self._generations, request, None)
+        self._generations = changed(self.generations, request, None)
         self.generations_changed.emit()
 
     def set_last_speed(self, tokens_per_second: float) -> None:
@@ -571,82 +534,66 @@ class State(QObject):
 
     def set_queued(self, message_id: int, conversation_id: int | None) -> None:
         """Mark an answer as not requested yet; without a conversation it is not queued any more."""
-        self._queued = changed(self._queued, message_id, conversation_id)
+        self._queued = changed(self.queued, message_id, conversation_id)
         self.generations_changed.emit()
 
     def set_waiting(self, message_id: int, conversation_id: int, note: str) -> None:
         """Set the note on what an answer waits for; empty: it does not wait."""
-        if self._waiting.get(message_id, "") == note:
+        if self.waiting.get(message_id, "") == note:
             return
-        self._waiting = changed(self._waiting, message_id, note or None)
+        self._waiting = changed(self.waiting, message_id, note or None)
         self.generations_changed.emit()
         if conversation_id == self.current:
             self.waiting_changed.emit(message_id, note)
 
     def set_served(self, served: Sequence[ServedModel]) -> None:
         """Set the models of engines elsewhere."""
-        if self._served != tuple(served):
-            self._served = tuple(served)
-            self.model_changed.emit()
+        self._set(self.model_changed, served=tuple(served))
 
     def set_installed(self, installed: Sequence[ModelFile]) -> None:
         """Set the models to choose from."""
-        if self._installed != tuple(installed):
-            self._installed = tuple(installed)
-            self.model_changed.emit()
+        self._set(self.model_changed, installed=tuple(installed))
 
     def set_draft(self, conversation_id: int | None, parts: Parts) -> None:
         """Set the draft of a conversation; None is the new chat."""
-        self._drafts = changed(self._drafts, conversation_id, parts)
+        self._drafts = changed(self.drafts, conversation_id, parts)
         self.draft_changed.emit(conversation_id)
 
     def set_outbox(self, conversation_id: int, messages: Sequence[WaitingMessage]) -> None:
         """Set the messages of a conversation that wait to be sent, the first one first."""
-        self._outbox = changed(self._outbox, conversation_id, tuple(messages) or None)
+        self._outbox = changed(self.outbox, conversation_id, tuple(messages) or None)
         self.outbox_changed.emit(conversation_id)
 
     def set_devices(self, devices: tuple[DeviceInfo, ...]) -> None:
         """Set the devices of this computer beside the processor."""
-        if devices != self._devices:
-            self._devices = devices
-            self.devices_changed.emit()
+        self._set(self.devices_changed, devices=devices)
 
     def set_notice(self, kind: str, notice: Notice | None) -> None:
         """Show the notice of a kind, or remove it."""
         if self.notices.get(kind) == notice:
             return
-        self._notices = changed(self._notices, kind, notice)
+        self._notices = changed(self.notices, kind, notice)
         self.notices_changed.emit()
 
     def set_reading(self, message_id: int | None) -> None:
         """Set which message is read aloud."""
-        if message_id != self._reading:
-            self._reading = message_id
-            self.reading_changed.emit()
+        self._set(self.reading_changed, reading=message_id)
 
     def set_can_read(self, offered: bool) -> None:
         """Set whether messages can be read aloud."""
-        if offered != self._can_read:
-            self._can_read = offered
-            self.reading_changed.emit()
+        self._set(self.reading_changed, can_read=offered)
 
     def set_typed_tokens(self, tokens: int) -> None:
         """Set the number of tokens of the text in the composer."""
-        if tokens != self._typed_tokens:
-            self._typed_tokens = tokens
-            self.typed_changed.emit()
+        self._set(self.typed_changed, typed_tokens=tokens)
 
     def set_titled(self, conversation_id: int | None) -> None:
         """Set the conversation for which the model writes a title; None: for none."""
-        if conversation_id != self._titled:
-            self._titled = conversation_id
-            self.titled_changed.emit()
+        self._set(self.titled_changed, titled=conversation_id)
 
     def set_capabilities(self, capabilities: Capabilities) -> None:
         """Set what the engine can do."""
-        if capabilities != self._capabilities:
-            self._capabilities = capabilities
-            self.capabilities_changed.emit()
+        self._set(self.capabilities_changed, capabilities=capabilities)
 
     def set_deletions(self, deletions: Sequence[Deletion], *, offered: int) -> None:
         """Set what Undo restores, and how many of these the sidebar offers to undo."""
@@ -663,7 +610,7 @@ class State(QObject):
         for conversation_id in conversation_ids:
             self._set_branch(conversation_id, (), ())
         gone = frozenset(conversation_ids)
-        left = {number: each for number, each in self._branches.items() if number not in gone}
+        left = {number: each for number, each in self.branches.items() if number not in gone}
         self._branches = MappingProxyType(left)
 
     def _set_branch(
@@ -672,25 +619,25 @@ class State(QObject):
         by_id = {other.id: other for other in others}
         compared = {
             number: other
-            for number, other in self._compared.items()
+            for number, other in self.compared.items()
             if other.conversation != conversation
         }
         compared |= {m.id: by_id[m.compared] for m in messages if m.compared in by_id}
         self._compared = MappingProxyType(compared)
-        self._branches = changed(self._branches, conversation, tuple(messages))
+        self._branches = changed(self.branches, conversation, tuple(messages))
 
     def _put(
         self, conversation: int, message: int, new: Callable[[Message], Message]
     ) -> Message | None:
         """Replace a message of a branch or comparison; None when it is not there."""
-        for number, other in self._compared.items():
+        for number, other in self.compared.items():
             if other.id == message:
-                self._compared = changed(self._compared, number, made := new(other))
+                self._compared = changed(self.compared, number, made := new(other))
                 return made
-        branch = list(self._branches.get(conversation, ()))
+        branch = list(self.branches.get(conversation, ()))
         for index in range(len(branch) - 1, -1, -1):
             if branch[index].id == message:
                 branch[index] = made = new(branch[index])
-                self._branches = changed(self._branches, conversation, tuple(branch))
+                self._branches = changed(self.branches, conversation, tuple(branch))
                 return made
         return None

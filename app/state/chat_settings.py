@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings, changed_parts
+from app.state.observable import Observable, ReadOnly
 from engine import Sampling
 
 _ENGINE = Sampling()
@@ -43,14 +44,12 @@ class ShownSettings:
         return changed - {"model"} if self.has_usual_model else changed
 
 
-class ChatSettingsState(QObject):
+class ChatSettingsState(Observable):
     """Only `app.chat.chat_settings` changes it."""
 
     changed = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.shown = ShownSettings()
+    shown = ReadOnly(ShownSettings())
 
     @property
     def settings(self) -> ChatSettings:
@@ -59,6 +58,4 @@ class ChatSettingsState(QObject):
 
     def set(self, shown: ShownSettings) -> None:
         """Replace the values; emits `changed` if one differs."""
-        if shown != self.shown:
-            self.shown = shown
-            self.changed.emit()
+        self._set(self.changed, shown=shown)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.collection import Collection, CollectionView
-from app.state.read_only import ReadOnly
+from app.state.observable import EMPTY, Observable, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +23,23 @@ class ShownCollection:
     view: CollectionView
 
 
-class CollectionsState(QObject):
+class CollectionsState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     changed = Signal()  # `collections` or `deleted`
     views_changed = Signal()
 
-    collections = ReadOnly[tuple[Collection, ...]]()  # by name
-    deleted = ReadOnly[Collection | None]()  # that can be restored
-    views = ReadOnly[Mapping[int, CollectionView]]()  # by id
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._collections = tuple[Collection, ...]()
-        self._deleted: Collection | None = None
-        self._views: Mapping[int, CollectionView] = MappingProxyType({})
+    collections = ReadOnly[tuple[Collection, ...]](())  # by name
+    deleted = ReadOnly[Collection | None](None)  # that can be restored
+    views = ReadOnly[Mapping[int, CollectionView]](EMPTY)  # by id
 
     def collection(self, id: int | None) -> Collection | None:
         """A collection that is not deleted."""
-        return next((each for each in self._collections if each.id == id), None)
+        return next((each for each in self.collections if each.id == id), None)
 
     def view(self, id: int) -> CollectionView:
         """What is known of the files of a collection."""
-        return self._views.get(id, CollectionView())
+        return self.views.get(id, CollectionView())
 
     def shown(self, ids: Iterable[int]) -> tuple[ShownCollection, ...]:
         """Those of these collections that are not deleted."""
@@ -64,6 +58,4 @@ class CollectionsState(QObject):
 
     def set_views(self, views: Mapping[int, CollectionView]) -> None:
         """Replace what is known of their files."""
-        if views != self._views:
-            self._views = MappingProxyType(dict(views))
-            self.views_changed.emit()
+        self._set(self.views_changed, views=MappingProxyType(dict(views)))

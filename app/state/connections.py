@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 class EngineState(Enum):
@@ -86,7 +86,7 @@ class Question:
     edit: EngineEdit
 
 
-class ConnectionsState(QObject):
+class ConnectionsState(Observable):
     """Observable; a signal is sent after a value has changed."""
 
     changed = Signal()  # the engines, those found, or the question
@@ -94,71 +94,47 @@ class ConnectionsState(QObject):
     offline_changed = Signal()
     destination_changed = Signal()
 
-    offered = ReadOnly[bool]()  # engines elsewhere can be used
-    engines = ReadOnly[tuple[EngineRow, ...]]()
-    deleted = ReadOnly[EngineRow | None]()  # that Undo takes back
-    found = ReadOnly[tuple[FoundRow, ...]]()
-    searching = ReadOnly[bool]()  # for engines on this machine
-    problem = ReadOnly[str]()  # of the last edit, in one sentence
-    question = ReadOnly[Question | None]()
-    contacts = ReadOnly[tuple[ContactRow, ...]]()  # the latest first
-    offline = ReadOnly[bool]()
-    destination = ReadOnly[str]()  # host that the words of the shown chat go to; "": nowhere
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._offered = self._searching = self._offline = False
-        self._engines = tuple[EngineRow, ...]()
-        self._deleted: EngineRow | None = None
-        self._found = tuple[FoundRow, ...]()
-        self._problem = self._destination = ""
-        self._question: Question | None = None
-        self._contacts = tuple[ContactRow, ...]()
+    offered = ReadOnly(False)  # engines elsewhere can be used
+    engines = ReadOnly[tuple[EngineRow, ...]](())
+    deleted = ReadOnly[EngineRow | None](None)  # that Undo takes back
+    found = ReadOnly[tuple[FoundRow, ...]](())
+    searching = ReadOnly(False)  # for engines on this machine
+    problem = ReadOnly("")  # of the last edit, in one sentence
+    question = ReadOnly[Question | None](None)
+    contacts = ReadOnly[tuple[ContactRow, ...]](())  # the latest first
+    offline = ReadOnly(False)
+    destination = ReadOnly("")  # host that the words of the shown chat go to; "": nowhere
 
     def engine(self, id: str) -> EngineRow | None:
         """The connection with this id."""
-        return next((row for row in self._engines if row.id == id), None)
+        return next((row for row in self.engines if row.id == id), None)
 
     # --- changing: app.chat.connections only ----------------------------------------------------
 
     def set_engines(self, engines: Sequence[EngineRow], *, offered: bool = True) -> None:
         """Set the connections to engines elsewhere."""
-        if (tuple(engines), offered) != (self._engines, self._offered):
-            self._engines, self._offered = tuple(engines), offered
-            self.changed.emit()
+        self._set(self.changed, engines=tuple(engines), offered=offered)
 
     def set_deleted(self, deleted: EngineRow | None) -> None:
         """Set the connection that Undo takes back."""
-        if deleted != self._deleted:
-            self._deleted = deleted
-            self.changed.emit()
+        self._set(self.changed, deleted=deleted)
 
     def set_found(self, found: Sequence[FoundRow], *, searching: bool) -> None:
         """Set the engines that were found on this machine."""
-        if (tuple(found), searching) != (self._found, self._searching):
-            self._found, self._searching = tuple(found), searching
-            self.changed.emit()
+        self._set(self.changed, found=tuple(found), searching=searching)
 
     def set_edit(self, problem: str = "", question: Question | None = None) -> None:
         """Set what is wrong with the last edit, and what the user is asked about it."""
-        if (problem, question) != (self._problem, self._question):
-            self._problem, self._question = problem, question
-            self.changed.emit()
+        self._set(self.changed, problem=problem, question=question)
 
     def set_contacts(self, contacts: Sequence[ContactRow]) -> None:
         """Set the addresses that the app spoke to."""
-        if tuple(contacts) != self._contacts:
-            self._contacts = tuple(contacts)
-            self.contacts_changed.emit()
+        self._set(self.contacts_changed, contacts=tuple(contacts))
 
     def set_offline(self, offline: bool) -> None:
         """Set whether the offline switch is on."""
-        if offline != self._offline:
-            self._offline = offline
-            self.offline_changed.emit()
+        self._set(self.offline_changed, offline=offline)
 
     def set_destination(self, host: str) -> None:
         """Set where the words of the shown chat go."""
-        if host != self._destination:
-            self._destination = host
-            self.destination_changed.emit()
+        self._set(self.destination_changed, destination=host)

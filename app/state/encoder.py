@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.downloads.queue import Download
 from app.state.library import Offer
+from app.state.observable import Observable, ReadOnly
 from engine import EmbedderFacts
 
 
@@ -35,17 +36,13 @@ class EncoderView:
         return found.done_bytes / found.size_bytes if found and found.size_bytes else 0.0
 
 
-class EncoderState(QObject):
+class EncoderState(Observable):
     """Observable; the signal is sent after the value has changed."""
 
     changed = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.view = EncoderView()
+    view = ReadOnly(EncoderView())
 
     def set_view(self, view: EncoderView) -> None:
         """Set what is shown: app.chat.encoder only."""
-        if view != self.view:
-            self.view = view
-            self.changed.emit()
+        self._set(self.changed, view=view)

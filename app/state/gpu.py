@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.downloads.policy import InstallProgress
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 class GPUPhase(Enum):
@@ -48,19 +48,13 @@ class GPUView:
     can_remove: bool = False
 
 
-class GPUState(QObject):
+class GPUState(Observable):
     """Observable; the signal is sent after the value has changed."""
 
     changed = Signal()
 
-    view = ReadOnly[GPUView]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._view = GPUView()
+    view = ReadOnly(GPUView())
 
     def set_view(self, view: GPUView) -> None:
         """Set what is shown."""
-        if view != self._view:
-            self._view = view
-            self.changed.emit()
+        self._set(self.changed, view=view)

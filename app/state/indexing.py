@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,13 @@ class IndexingView:
         return self.documents_done < self.documents or self.passages_done < self.passages
 
 
-class IndexingState(QObject):
+class IndexingState(Observable):
     """Observable; the signal is sent after the value has changed."""
 
     changed = Signal()
 
-    view = ReadOnly[IndexingView]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._view = IndexingView()
+    view = ReadOnly(IndexingView())
 
     def set_view(self, view: IndexingView) -> None:
         """Set what is shown; called by `app.chat.indexing` only."""
-        if view != self._view:
-            self._view = view
-            self.changed.emit()
+        self._set(self.changed, view=view)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.downloads.catalog import CatalogEmbedder, CatalogModel
 from app.downloads.queue import Download
 from app.net.hub import Repository, Source
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
+from app.state.observable import Observable, ReadOnly
 from engine import DeviceInfo, DevicePart, DeviceRefusal, Fault
 
 
@@ -201,7 +202,7 @@ class DefaultsView:
     moved: DeviceRefusal | None = None  # why it would not run where these values ask for
 
 
-class LibraryState(QObject):
+class LibraryState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     installed_changed = Signal()
@@ -214,102 +215,74 @@ class LibraryState(QObject):
     line_changed = Signal()
     defaults_changed = Signal()
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.searched = False  # whether the folders have been scanned at least once
-        self.installed: tuple[InstalledRow, ...] = ()
-        self.downloads: tuple[Download, ...] = ()
-        self.catalog: tuple[CatalogRow, ...] = ()
-        self.embedders: tuple[EmbedderRow, ...] = ()  # the preferred one first
-        self.embedder: Path | None = None  # the installed one that is used; None: not known
-        self.computer_bytes = 0  # memory of this computer; 0: not known yet
-        self.better: BetterModel | None = None
-        self.bytes_per_second = 0.0  # of the last downloads; 0: none was measured
-        self.hub = Hub()
-        self.folders: tuple[FolderRow, ...] = ()
-        self.trash: tuple[TrashedModel, ...] = ()  # the last deleted first
-        self.free_bytes = -1  # on the disk of the app's own folder; -1: not known
-        self.line: Line | None = None
-        self.defaults: DefaultsView | None = None
-        self.devices: tuple[DeviceInfo, ...] = ()  # beside the processor
+    searched = ReadOnly(False)  # whether the folders have been scanned at least once
+    installed = ReadOnly[tuple[InstalledRow, ...]](())
+    downloads = ReadOnly[tuple[Download, ...]](())
+    catalog = ReadOnly[tuple[CatalogRow, ...]](())
+    embedders = ReadOnly[tuple[EmbedderRow, ...]](())  # the preferred one first
+    embedder = ReadOnly[Path | None](None)  # the installed one that is used; None: not known
+    computer_bytes = ReadOnly(0)  # memory of this computer; 0: not known yet
+    better = ReadOnly[BetterModel | None](None)
+    bytes_per_second = ReadOnly(0.0)  # of the last downloads; 0: none was measured
+    hub = ReadOnly(Hub())
+    folders = ReadOnly[tuple[FolderRow, ...]](())
+    trash = ReadOnly[tuple[TrashedModel, ...]](())  # the last deleted first
+    free_bytes = ReadOnly(-1)  # on the disk of the app's own folder; -1: not known
+    line = ReadOnly[Line | None](None)
+    defaults = ReadOnly[DefaultsView | None](None)
+    devices = ReadOnly[tuple[DeviceInfo, ...]](())  # beside the processor
 
     # --- changing: app.library.service only -----------------------------------------------------
 
     def set_devices(self, devices: tuple[DeviceInfo, ...]) -> None:
         """Set the devices that models can run on."""
-        if devices != self.devices:
-            self.devices = devices
-            self.defaults_changed.emit()
+        self._set(self.defaults_changed, devices=devices)
 
     def set_installed(self, rows: Sequence[InstalledRow]) -> None:
         """Set the files on this machine."""
-        if not self.searched or self.installed != tuple(rows):
-            self.searched, self.installed = True, tuple(rows)
-            self.installed_changed.emit()
+        self._set(self.installed_changed, searched=True, installed=tuple(rows))
 
     def set_downloads(self, rows: Sequence[Download]) -> None:
         """Set the downloads, the oldest first."""
-        if self.downloads != tuple(rows):
-            self.downloads = tuple(rows)
-            self.downloads_changed.emit()
+        self._set(self.downloads_changed, downloads=tuple(rows))
 
     def set_catalog(self, rows: Sequence[CatalogRow], computer_bytes: int = 0) -> None:
         """Set the recommended models in the order they are shown, and this computer's memory."""
-        if (self.catalog, self.computer_bytes) != (tuple(rows), computer_bytes):
-            self.catalog, self.computer_bytes = tuple(rows), computer_bytes
-            self.catalog_changed.emit()
+        self._set(self.catalog_changed, catalog=tuple(rows), computer_bytes=computer_bytes)
 
     def set_embedders(self, rows: Sequence[EmbedderRow]) -> None:
         """Set the recommended models to search documents with."""
-        if self.embedders != tuple(rows):
-            self.embedders = tuple(rows)
-            self.catalog_changed.emit()
+        self._set(self.catalog_changed, embedders=tuple(rows))
 
     def set_embedder(self, path: Path | None) -> None:
         """Set the installed model that documents are searched with: app.chat.encoder only."""
-        if self.embedder != path:
-            self.embedder = path
-            self.installed_changed.emit()
+        self._set(self.installed_changed, embedder=path)
 
     def set_speed(self, bytes_per_second: float) -> None:
         """Set the speed of the last downloads."""
-        if self.bytes_per_second != bytes_per_second:
-            self.bytes_per_second = bytes_per_second
-            self.better_changed.emit()
+        self._set(self.better_changed, bytes_per_second=bytes_per_second)
 
     def set_better(self, better: BetterModel | None) -> None:
         """Offer a more capable model on the empty page, or withdraw the offer."""
-        if self.better != better:
-            self.better = better
-            self.better_changed.emit()
+        self._set(self.better_changed, better=better)
 
     def set_hub(self, hub: Hub) -> None:
         """Set the last hub request and its result."""
-        if self.hub != hub:
-            self.hub = hub
-            self.hub_changed.emit()
+        self._set(self.hub_changed, hub=hub)
 
     def set_folders(self, rows: Sequence[FolderRow], free_bytes: int) -> None:
         """Set the folders, the app's own first, and the free space on the disk of that one."""
-        if (self.folders, self.free_bytes) != (tuple(rows), free_bytes):
-            self.folders, self.free_bytes = tuple(rows), free_bytes
-            self.folders_changed.emit()
+        self._set(self.folders_changed, folders=tuple(rows), free_bytes=free_bytes)
 
     def set_trash(self, models: Sequence[TrashedModel]) -> None:
         """Set the deleted models that can be restored."""
         shown = tuple(sorted(models, key=lambda each: -each.deleted))
-        if self.trash != shown:
-            self.trash = shown
-            self.trash_changed.emit()
+        self._set(self.trash_changed, trash=shown)
 
     def set_line(self, line: Line | None) -> None:
         """Show the status line at the top of the page, or hide it."""
-        if self.line != line:
-            self.line = line
-            self.line_changed.emit()
+        self._set(self.line_changed, line=line)
 
     def set_defaults(self, view: DefaultsView | None) -> None:
         """Show the settings card of one model, or hide it."""
-        if self.defaults != view:
-            self.defaults = view
-            self.defaults_changed.emit()
+        self._set(self.defaults_changed, defaults=view)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 from engine import MetricsRead
 
 MOST_ANSWERS = 60  # that are kept
@@ -43,33 +43,24 @@ class AnswerFigures:
     accepted_tokens: int = 0  # of these
 
 
-class PerformanceState(QObject):
+class PerformanceState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     answers_changed = Signal()
     metrics_changed = Signal()
 
-    answers = ReadOnly[tuple[AnswerFigures, ...]]()  # the last one last
-    metrics = ReadOnly[MetricsRead | None]()  # as read last; None: not yet
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._answers: tuple[AnswerFigures, ...] = ()
-        self._metrics: MetricsRead | None = None
+    answers = ReadOnly[tuple[AnswerFigures, ...]](())  # the last one last
+    metrics = ReadOnly[MetricsRead | None](None)  # as read last; None: not yet
 
     def add(self, figures: AnswerFigures) -> None:
         """Add an answer that has ended."""
-        self._answers = (*self._answers, figures)[-MOST_ANSWERS:]
+        self._answers = (*self.answers, figures)[-MOST_ANSWERS:]
         self.answers_changed.emit()
 
     def set_earlier(self, earlier: Sequence[AnswerFigures]) -> None:
         """Add answers of earlier runs before those of this one."""
-        if earlier:
-            self._answers = (*earlier, *self._answers)[-MOST_ANSWERS:]
-            self.answers_changed.emit()
+        self._set(self.answers_changed, answers=(*earlier, *self.answers)[-MOST_ANSWERS:])
 
     def set_metrics(self, metrics: MetricsRead | None) -> None:
         """Set the engine's metrics."""
-        if metrics != self._metrics:
-            self._metrics = metrics
-            self.metrics_changed.emit()
+        self._set(self.metrics_changed, metrics=metrics)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.chat import Preset
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +26,16 @@ class PresetUse:
     model_name: str = ""
 
 
-class PresetState(QObject):
+class PresetState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     changed = Signal()  # `presets`, `deleted` or `restorable`
     use_changed = Signal()
 
-    presets = ReadOnly[tuple[Preset, ...]]()  # those of the app first, without deleted ones
-    deleted = ReadOnly[Preset | None]()  # that Undo restores
-    restorable = ReadOnly[bool]()  # some of the app were changed or deleted
-    use = ReadOnly[PresetUse]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._presets = tuple[Preset, ...]()
-        self._deleted: Preset | None = None
-        self._restorable = False
-        self._use = PresetUse()
+    presets = ReadOnly[tuple[Preset, ...]](())  # those of the app first, without deleted ones
+    deleted = ReadOnly[Preset | None](None)  # that Undo restores
+    restorable = ReadOnly(False)  # some of the app were changed or deleted
+    use = ReadOnly(PresetUse())
 
     def preset(self, id: int | None) -> Preset | None:
         """A preset that is not deleted."""
@@ -52,14 +45,12 @@ class PresetState(QObject):
 
     def set(self, presets: Sequence[Preset], deleted: Preset | None, *, restorable: bool) -> None:
         """Replace the presets, and what can be restored."""
-        before = self._presets, self._deleted, self._restorable
+        before = self.presets, self.deleted, self.restorable
         self._presets, self._deleted = tuple(presets), deleted
         self._restorable = restorable
-        if (self._presets, deleted, restorable) != before:
+        if (self.presets, deleted, restorable) != before:
             self.changed.emit()
 
     def set_use(self, use: PresetUse) -> None:
         """Say which presets are in use."""
-        if use != self._use:
-            self._use = use
-            self.use_changed.emit()
+        self._set(self.use_changed, use=use)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 class ServerPhase(Enum):
@@ -72,27 +72,21 @@ class ServerStatus:
     has_tray: bool = False  # the desktop has a place for a tray symbol
 
 
-class ServerState(QObject):
+class ServerState(Observable):
     """Observable; the signal is sent after the value has changed."""
 
     changed = Signal()
 
-    status = ReadOnly[ServerStatus]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._status = ServerStatus()
+    status = ReadOnly(ServerStatus())
 
     @property
     def is_serving(self) -> bool:
         """Whether other programs can use it, or soon can."""
-        return self._status.phase in (ServerPhase.STARTING, ServerPhase.ON)
+        return self.status.phase in (ServerPhase.STARTING, ServerPhase.ON)
 
     # --- changing: app.chat.serving only --------------------------------------------------------
 
     def set(self, **values: Any) -> None:
         """Change some values of the status."""
-        status = replace(self._status, **values)
-        if status != self._status:
-            self._status = status
-            self.changed.emit()
+        status = replace(self.status, **values)
+        self._set(self.changed, status=status)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 from engine import OTHER_FAULT, Fault
 
 
@@ -52,30 +52,21 @@ class SavedSnapshots:
     remedy: str = ""
 
 
-class SessionState(QObject):
+class SessionState(Observable):
     """Observable; every signal is sent after the values have changed."""
 
     resume_changed = Signal()
     saved_changed = Signal()
 
-    resume = ReadOnly[Resume | None]()  # of the shown conversation; None: nothing to show
-    saved = ReadOnly[SavedSnapshots]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._resume: Resume | None = None
-        self._saved = SavedSnapshots()
+    resume = ReadOnly[Resume | None](None)  # of the shown conversation; None: nothing to show
+    saved = ReadOnly(SavedSnapshots())
 
     # --- changing: app.chat.snapshots only ------------------------------------------------------
 
     def set_resume(self, resume: Resume | None) -> None:
         """Set the restore status of the shown conversation; None hides it."""
-        if resume != self.resume:
-            self._resume = resume
-            self.resume_changed.emit()
+        self._set(self.resume_changed, resume=resume)
 
     def set_saved(self, saved: SavedSnapshots) -> None:
         """Set the disk space of all snapshots."""
-        if saved != self.saved:
-            self._saved = saved
-            self.saved_changed.emit()
+        self._set(self.saved_changed, saved=saved)

@@ -5,29 +5,22 @@ Only `app.chat.transfer` changes it; values are immutable, as in `app.state.chat
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.transfer import ImportPreview, Progress
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
-class TransferState(QObject):
+class TransferState(Observable):
     """Observable; the signal is sent after the values have changed."""
 
     changed = Signal()
 
-    preview = ReadOnly[ImportPreview | None]()  # the user is asked about it
-    progress = ReadOnly[Progress | None]()  # None: nothing is being done
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._preview: ImportPreview | None = None
-        self._progress: Progress | None = None
+    preview = ReadOnly[ImportPreview | None](None)  # the user is asked about it
+    progress = ReadOnly[Progress | None](None)  # None: nothing is being done
 
     # --- changing: app.chat.transfer only -------------------------------------------------------
 
     def show(self, preview: ImportPreview | None, progress: Progress | None) -> None:
         """Set both."""
-        if (preview, progress) != (self._preview, self._progress):
-            self._preview, self._progress = preview, progress
-            self.changed.emit()
+        self._set(self.changed, preview=preview, progress=progress)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 
 from app.domain.release import InstallKind, Package, Release
-from app.state.read_only import ReadOnly
+from app.state.observable import Observable, ReadOnly
 
 
 class GetPhase(Enum):
@@ -53,19 +53,13 @@ class UpdateStatus:
     leftover_fault: str = ""
 
 
-class UpdateState(QObject):
+class UpdateState(Observable):
     """Observable; the signal is sent after the value has changed."""
 
     changed = Signal()
 
-    status = ReadOnly[UpdateStatus]()
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._status = UpdateStatus()
+    status = ReadOnly(UpdateStatus())
 
     def set_status(self, status: UpdateStatus) -> None:
         """Set what is shown; called by `app.chat.updates` only."""
-        if status != self._status:
-            self._status = status
-            self.changed.emit()
+        self._set(self.changed, status=status)

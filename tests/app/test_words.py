@@ -43,7 +43,7 @@ NO_TEXTS = {
     "app/library/better_model.py": {"better model"},  # a kind of notice
     "app/library/gpu_support.py": {"gpu support", "GPU support"},  # a kind of notice, a thread
     "app/state/faults.py": {"no vocabulary"},  # what a fault is about
-    "app/state/read_only.py": {"{…} is read-only: call the method that sets it"},  # a bug
+    "app/state/observable.py": {"{…} is read-only: call the method that sets it"},  # a bug
     "app/ui/menu_bar.py": {"Minimize"},  # a text of Qt's own catalogs
     "app/ui/panel/adapters.py": {"{…} (*.gguf *.GGUF adapter_model.safetensors)"},  # patterns
     "app/ui/blocks/typesetting.py": {  # internal reasons; the formula's source is shown instead

@@ -29,7 +29,7 @@ from app.state.chat import (
     State,
     WaitingMessage,
 )
-from app.state.read_only import ReadOnly
+from app.state.observable import ReadOnly
 from app.state.snapshots import Resume, SavedSnapshots, SessionState
 from engine import AdapterUse, DeviceInfo, ModelLoaded, Role
 
