@@ -1,17 +1,12 @@
-"""Local client: the engine in this process, whose thread hands its events to the GUI thread.
-
-The engine's thread appends events to a deque and wakes a precise 16 ms timer, unless it is awake
-already. One queued signal per token would freeze the window whenever Python is busy.
-"""
+"""Local client: the engine in this process, whose thread hands its events to the GUI thread."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject
 
 from app.domain.deltas import (
     AnswerEnd,
@@ -27,6 +22,7 @@ from app.domain.deltas import (
 from app.domain.parts import ErrorPart
 from app.engines.capabilities import Capabilities
 from app.engines.client import ClientMaker
+from app.engines.handover import Handover
 from app.engines.run import Handle, Run
 from engine import (
     ConstraintKind,
@@ -42,7 +38,6 @@ from engine import (
 )
 from engine import ToolCallDelta as ToolCallEvent
 
-_DRAIN_MILLISECONDS = 16
 _CAPABILITIES = Capabilities(
     adapters=True,
     snapshots=True,
@@ -78,8 +73,6 @@ EngineMaker = Callable[[Callable[[Event], None]], ThreadedEngine]
 class LocalClient(QObject):
     """`EngineClient` of an engine in this process."""
 
-    _woken = Signal()  # from the engine's threads: there are events
-
     def __init__(
         self,
         engine: EngineMaker,
@@ -89,18 +82,9 @@ class LocalClient(QObject):
         """`notify` is called with each event that belongs to no request."""
         super().__init__(parent)
         self._notify = notify
-        self._events: deque[Event] = deque()
         self._runs: dict[int, Run] = {}  # that are not over, by id
-        self._awake = False  # the timer is running, or will be started
-        self._timer = QTimer(
-            self,
-            singleShot=True,
-            interval=_DRAIN_MILLISECONDS,
-            timerType=Qt.TimerType.PreciseTimer,
-        )
-        self._timer.timeout.connect(self.drain)
-        self._woken.connect(self._timer.start)
-        self._engine = engine(self._add)
+        self._events = Handover[Event](self._deliver, self)
+        self._engine = engine(self._events.put)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -113,33 +97,25 @@ class LocalClient(QObject):
 
     def submit(self, request: Request, priority: Priority = Priority.WINDOW) -> Run:
         """Queue a request."""
-        run = Run(request, self._engine.submit(request, self._add, priority))
+        run = Run(request, self._engine.submit(request, self._events.put, priority))
         self._runs[run.id] = run
         return run
 
     def drain(self) -> None:
         """Deliver the queued events."""
-        self._awake = False  # first: an event that comes from now on wakes the timer again
-        events: list[Event] = []
-        while self._events:
-            events.append(self._events.popleft())
+        self._events.drain()
+
+    def stop(self) -> None:
+        """Stop the engine and wait for it; may block."""
+        self._engine.stop()
+
+    def _deliver(self, events: list[Event]) -> None:
         for batch in batches(events):
             if (run := self._runs.get(batch[0].request)) is not None:
                 if run.receive(batch):
                     del self._runs[run.id]
             elif not batch[0].request:
                 self._notify(batch[0])
-
-    def stop(self) -> None:
-        """Stop the engine and wait for it; may block."""
-        self._engine.stop()
-
-    def _add(self, event: Event) -> None:
-        """Queue an event, on any thread."""
-        self._events.append(event)
-        if not self._awake:
-            self._awake = True
-            self._woken.emit()
 
 
 def local(engine: EngineMaker = Engine) -> ClientMaker:

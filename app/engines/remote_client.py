@@ -1,7 +1,6 @@
 """Remote client: engines elsewhere on a thread of their own, whose deltas come to the GUI thread.
 
-The thread has an event loop and starts with the first answer. As in the local client, deltas are
-handed over in batches of 16 ms: one queued signal per token would freeze the window.
+The thread has an event loop and starts with the first answer.
 """
 
 from __future__ import annotations
@@ -11,23 +10,22 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject
 
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import AnswerEnd, Delta, EndReason, TextDelta, ThoughtDelta
 from app.domain.model_ref import Remote
 from app.domain.remote_fault import RemoteFaultKind
+from app.engines.handover import Handover
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.run import Waiting
 from engine import ConstraintKind
 
 _log = logging.getLogger(__name__)
-_DRAIN_MILLISECONDS = 16
 _JOIN_SECONDS = 3.0
 _ids = itertools.count(-1, -1)  # below 0: those of the engine in this process are above
 
@@ -41,42 +39,28 @@ class RemoteHandle:
     def __init__(self, client: RemoteClient, deliver: Deliver) -> None:
         self.id = next(_ids)  # unique in the process
         self.is_over = False  # the end or the error was queued
-        self._client, self._deliver = client, deliver
+        self.deliver = deliver
+        self._client = client
         self.work: Future[None] | None = None
 
     def cancel(self) -> None:
         """End it now: its last delta comes with the next batch, and its socket is closed."""
-        self._client.end(self, AnswerEnd(EndReason.CANCELLED))
+        self._client.put(self, AnswerEnd(EndReason.CANCELLED))
         if self.work is not None:
             self.work.cancel()
-
-    def deliver(self, told: Told) -> None:
-        """Pass on what has come."""
-        self._deliver(told)
 
 
 class RemoteClient(QObject):
     """Runs answers of engines elsewhere; all its methods are called on the GUI thread."""
 
-    _woken = Signal()  # from the thread: there are deltas
-
     def __init__(self, engines: RemoteEngines, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engines = engines
-        self._queue: deque[tuple[RemoteHandle, Told]] = deque()
-        self._guard = threading.Lock()  # guards `is_over` of handles, and `_awake`
-        self._awake = False  # the timer is running, or will be started
+        self._queue = Handover[tuple[RemoteHandle, Told]](self._deliver, self)
+        self._guard = threading.Lock()  # guards `is_over` of handles
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._handles: set[RemoteHandle] = set()
-        self._timer = QTimer(
-            self,
-            singleShot=True,
-            interval=_DRAIN_MILLISECONDS,
-            timerType=Qt.TimerType.PreciseTimer,
-        )
-        self._timer.timeout.connect(self.drain)
-        self._woken.connect(self._timer.start)
 
     def place(self, ref: Remote) -> tuple[str, str]:
         """The name of a model's connection, and its host and port; "" if it was deleted."""
@@ -101,11 +85,9 @@ class RemoteClient(QObject):
 
     def drain(self) -> None:
         """Deliver what has come so far."""
-        with self._guard:
-            self._awake = False  # first: what comes from now on wakes the timer again
-        batch: list[tuple[RemoteHandle, Told]] = []
-        while self._queue:
-            batch.append(self._queue.popleft())
+        self._queue.drain()
+
+    def _deliver(self, batch: list[tuple[RemoteHandle, Told]]) -> None:
         for handle, told in _joined(batch):
             if isinstance(told, AnswerEnd | RemoteError):
                 self._handles.discard(handle)
@@ -123,9 +105,12 @@ class RemoteClient(QObject):
             self._thread.join(_JOIN_SECONDS)
             self._loop = self._thread = None
 
-    def end(self, handle: RemoteHandle, last: AnswerEnd | RemoteError) -> None:
-        """Queue the last delta of an answer, unless it is over; may be called on any thread."""
-        self._add(handle, last)
+    def put(self, handle: RemoteHandle, told: Told) -> None:
+        """Queue something for the GUI thread, on any thread; nothing follows an answer's last one."""
+        with self._guard:
+            if not handle.is_over:
+                handle.is_over = isinstance(told, AnswerEnd | RemoteError)
+                self._queue.put((handle, told))
 
     # --- steps ----------------------------------------------------------------------------------
 
@@ -144,24 +129,13 @@ class RemoteClient(QObject):
         try:
             async with contextlib.aclosing(self._engines.generate(ref, request)) as deltas:
                 async for delta in deltas:
-                    self._add(handle, delta)
+                    self.put(handle, delta)
         except RemoteError as error:
-            self.end(handle, error)
+            self.put(handle, error)
         except Exception as error:  # noqa: BLE001  (the answer ends, and the window goes on)
             _log.exception("an answer of an engine elsewhere failed")
             about = f"{type(error).__name__}: {error}"
-            self.end(handle, RemoteError(RemoteFaultKind.SERVER, model=ref.id, about=about))
-
-    def _add(self, handle: RemoteHandle, told: Told) -> None:
-        """Queue something for the GUI thread; nothing follows the last one of an answer."""
-        with self._guard:
-            if handle.is_over:
-                return
-            handle.is_over = isinstance(told, AnswerEnd | RemoteError)
-            self._queue.append((handle, told))
-            wakes, self._awake = not self._awake, True
-        if wakes:
-            self._woken.emit()
+            self.put(handle, RemoteError(RemoteFaultKind.SERVER, model=ref.id, about=about))
 
 
 class RemoteAnswer:
