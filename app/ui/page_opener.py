@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
-P = TypeVar("P", bound=QWidget)
+from app.ui.widgets.page import Page
+
+P = TypeVar("P", bound=Page)
 
 
 class Host(Protocol):
@@ -17,7 +19,7 @@ class Host(Protocol):
     @property
     def shown_page(self) -> QWidget | None: ...
 
-    def add_page(self, page: Any) -> None: ...
+    def add_page(self, page: Page) -> None: ...
 
     def show_page(self, page: QWidget) -> None: ...
 

@@ -52,6 +52,7 @@ from app.ui.widgets.controls import Column
 from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.file_drops import FileDrops
 from app.ui.widgets.links import open_link
+from app.ui.widgets.page import Page
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.text_undo import TextUndo
 from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_text
@@ -65,11 +66,6 @@ if TYPE_CHECKING:
     from app.ui.performance.page import PerformancePage
     from app.ui.presets.page import PresetsPage
     from app.ui.settings.page import Preferences
-
-    Page = (
-        LibraryPage | Preferences | TrashPage | ArchivePage | PerformancePage | PresetsPage
-        | ConnectionsPage | CollectionsPage
-    )  # fmt: skip
 
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QDateTime, Qt, Signal
-from PySide6.QtGui import QAccessible
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QDateTime, Signal
 
 from app.domain.chat import Conversation
 from app.domain.folders import path_text
 from app.state.chat import State
 from app.system.translation import tr
-from app.ui.widgets import accessibility
-from app.ui.widgets.controls import IconButton, TextButton, label
+from app.ui.widgets.controls import TextButton, label
+from app.ui.widgets.page import Page
 from app.ui.widgets.row_list import RowList, buttons, lay_out
 from app.ui.widgets.units import day
 
 
-class ArchivePage(QWidget):
+class ArchivePage(Page):
     """Shows the archived chats of the state; emits the user's requests as signals."""
 
     opened = Signal(object)  # id
     restore_requested = Signal(list)  # of ids
     delete_requested = Signal(list)  # of ids
-    closed = Signal()
 
     def __init__(self, state: State) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        accessibility.register_role(ArchivePage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Archived chats"))
+        super().__init__(tr("Archived chats"))
         self._state = state
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.open_button = TextButton(tr("Open"), "outlined")
         self.restore_button = TextButton(tr("Put back in the list"), "outlined")
         self.delete_button = TextButton(tr("Delete"), "outlined", "trash")
@@ -46,10 +38,9 @@ class ArchivePage(QWidget):
         words = label(tr("They are not in the list. Search finds them."), "secondary")
         words.setWordWrap(True)
         row = buttons(self.open_button, self.restore_button, last=self.delete_button)
-        lay_out(self, self.close_button, (words, row, self.nothing, self.list))
+        lay_out(self, (words, row, self.nothing, self.list))
 
     def _connect(self) -> None:
-        self.close_button.clicked.connect(self.closed)
         self.open_button.clicked.connect(self._open)
         self.restore_button.clicked.connect(self._restore)
         self.delete_button.clicked.connect(self._delete)

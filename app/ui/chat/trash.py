@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QDateTime, Qt, Signal
-from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QWidget,
 )
 
 from app.domain.chat import KEEP_DELETED_SECONDS, TrashedConversation
@@ -18,8 +16,8 @@ from app.state.library import LibraryState, TrashedModel
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
 from app.ui.theme.theme import BODY, figures
-from app.ui.widgets import accessibility
-from app.ui.widgets.controls import IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import TextButton, label, set_margins
+from app.ui.widgets.page import Page
 from app.ui.widgets.row_list import RowList, buttons, lay_out
 from app.ui.widgets.units import day
 
@@ -65,23 +63,17 @@ class ConfirmLine(QFrame):
         self.confirmed.emit(self._entries)
 
 
-class TrashPage(QWidget):
+class TrashPage(Page):
     """Shows the trash of the state; emits the user's requests as signals."""
 
     restore_requested = Signal(list)  # of ids
     remove_requested = Signal(list)  # of ids, confirmed
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel, confirmed
-    closed = Signal()
 
     def __init__(self, state: State, library: LibraryState) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        accessibility.register_role(TrashPage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Trash"))
+        super().__init__(tr("Trash"))
         self._state, self._library = state, library
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.restore_button = TextButton(tr("Restore"), "outlined")
         self.remove_button = TextButton(tr("Delete now"), "outlined")
         self.empty_button = TextButton(tr("Empty trash"), "outlined", "trash")
@@ -102,10 +94,9 @@ class TrashPage(QWidget):
         self.space.setFont(figures(BODY))
         row = buttons(self.restore_button, self.remove_button, last=self.empty_button)
         rows = self.words, self.space, row, self.confirm, self.nothing, self.list
-        lay_out(self, self.close_button, rows)
+        lay_out(self, rows)
 
     def _connect(self) -> None:
-        self.close_button.clicked.connect(self.closed)
         self.restore_button.clicked.connect(self._restore)
         self.remove_button.clicked.connect(self._ask_about_selected)
         self.empty_button.clicked.connect(self._ask_about_all)

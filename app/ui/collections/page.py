@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import QAccessible, QKeyEvent, QKeySequence
+from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QHBoxLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.domain.collection import Collection, CollectionView
@@ -19,10 +19,8 @@ from app.system.translation import number, tr
 from app.ui.file_dialogs import Chosen, choose_files, choose_folder
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
-from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
     Column,
-    IconButton,
     TextButton,
     label,
     page_head,
@@ -31,6 +29,7 @@ from app.ui.widgets.controls import (
 )
 from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.file_drops import FileDrops
+from app.ui.widgets.page import Page
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.undo_line import UndoLine
 from app.ui.widgets.wrap import WrapLayout
@@ -49,7 +48,7 @@ class _Row(NamedTuple):
     is_source: bool = False
 
 
-class CollectionsPage(QWidget):
+class CollectionsPage(Page):
     """Shows the collections of the state; emits the user's requests as signals."""
 
     added = Signal(list)  # paths: a collection of them
@@ -62,18 +61,12 @@ class CollectionsPage(QWidget):
     undone = Signal()
     look_requested = Signal(object)  # id
     folder_requested = Signal(object)  # Path of a folder or file, to be shown in its folder
-    closed = Signal()
 
     def __init__(self, chat: State, state: CollectionsState) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        accessibility.register_role(CollectionsPage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Collections"))
+        super().__init__(tr("Collections"))
         self._chat, self._state = chat, state
         self._known = {each.id for each in state.collections}
         self._folder = Path.home()  # of the last dialog
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.folder_button = TextButton(tr("New from a folder…"), "outlined", "plus")
         self.files_button = TextButton(tr("New from files…"), "outlined", "plus")
         self.use_button = TextButton("", "primary")
@@ -149,7 +142,6 @@ class CollectionsPage(QWidget):
 
     def _connect(self) -> None:
         new, more = self.added.emit, self._add_sources
-        self.close_button.clicked.connect(self.closed)
         self.folder_button.clicked.connect(partial(self._ask, new, folder=True))
         self.files_button.clicked.connect(partial(self._ask, new, folder=False))
         self.more_folder.clicked.connect(partial(self._ask, more, folder=True))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
-    QAccessible,
     QAction,
     QDesktopServices,
     QDragEnterEvent,
@@ -37,6 +36,7 @@ from app.ui.theme.theme import HEADING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
 from app.ui.widgets.drop_area import DropArea
+from app.ui.widgets.page import Page
 from app.ui.widgets.popover import Popover
 from app.ui.widgets.typing import type_into, types_text
 
@@ -44,11 +44,10 @@ _SIDE = 24
 _SCROLL_BAR = 10  # pixels: right margin of the head, which aligns it with the rows
 
 
-class LibraryPage(QWidget):
+class LibraryPage(Page):
     """Search field above the list of row views; emits every request as a signal."""
 
     opened = Signal()  # the page was shown
-    closed = Signal()  # the user closed the page
     seen = Signal(object)  # tuple of paths: the files whose rows are visible
     offers_seen = Signal(object)  # tuple of Source: the files of the hub whose rows are visible
     use_requested = Signal(Path)
@@ -76,10 +75,8 @@ class LibraryPage(QWidget):
     line_acted = Signal()
     line_closed = Signal()
 
-    def __init__(self, state: State, library: LibraryState, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+    def __init__(self, state: State, library: LibraryState) -> None:
+        super().__init__(tr("Models"))
         self.setAcceptDrops(True)
         self._state, self._library = state, library
         self._detailed: set[Path] = set()  # files whose row shows the exact text of its problem
@@ -96,13 +93,10 @@ class LibraryPage(QWidget):
         follow_palette(self._recolor)
 
     def _make_parts(self) -> None:
-        accessibility.register_role(LibraryPage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Models"))
         self.title = label(tr("Models"), "", HEADING)
         self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
         self.free_space = label("", "secondary", SMALL)
         self.free_space.setFont(figures(SMALL))
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.search = QLineEdit()
         self.search.setPlaceholderText(tr("Find a model by name, link or repository"))
         self.search.setAccessibleName(tr("Find a model"))
@@ -165,7 +159,6 @@ class LibraryPage(QWidget):
         self._refresh_timer.timeout.connect(self.refresh)
         self.search.textChanged.connect(self._on_query)
         self.search.returnPressed.connect(self._submit)
-        self.close_button.clicked.connect(self.closed)
         self.news_link.clicked.connect(self.line_acted)
         self.news_close.clicked.connect(self.line_closed)
         self.list.acted.connect(self._act)

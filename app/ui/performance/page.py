@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtGui import QFont, QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -26,12 +26,12 @@ from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
     Column,
-    IconButton,
     TextButton,
     label,
     make_selectable,
     set_margins,
 )
+from app.ui.widgets.page import Page
 from app.ui.widgets.units import usual_time
 from engine import MetricsRead, prometheus_text
 
@@ -40,20 +40,14 @@ _NAMES_WIDTH = 128  # pixels, of the names of rows
 Row = tuple[str, str]  # a name and a value; a heading has none
 
 
-class PerformancePage(QWidget):
+class PerformancePage(Page):
     """Shows the performance state; the metrics are asked for when it is shown."""
 
     opened = Signal()  # shown, or an answer has ended meanwhile
-    closed = Signal()
 
     def __init__(self, state: PerformanceState) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        accessibility.register_role(PerformancePage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Performance"))
+        super().__init__(tr("Performance"))
         self._state = state
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.title = label(tr("Performance"), "", READING)
         self.plot = AnswerPlot()
         self.selected = label("", "", BODY)
@@ -68,7 +62,6 @@ class PerformancePage(QWidget):
         self.view = QScrollArea(self)
         self.first = self.plot  # has the focus first; Tab would skip what is before a focus proxy
         self._lay_out()
-        self.close_button.clicked.connect(self.closed)
         self.copy_button.clicked.connect(self._copy)
         self.plot.selected.connect(self._show_selected)
         self.view.verticalScrollBar().rangeChanged.connect(self._align_head)

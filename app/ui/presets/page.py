@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QAccessible, QFont, QHideEvent, QKeyEvent
+from PySide6.QtGui import QFont, QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QFrame,
@@ -25,14 +25,14 @@ from app.ui.presets.editor import PresetEditor
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import READING, font
-from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, TextButton, label, set_margins
+from app.ui.widgets.controls import Column, TextButton, label, set_margins
+from app.ui.widgets.page import Page
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.undo_line import UndoLine
 from app.ui.widgets.wrap import WrapLayout
 
 
-class PresetsPage(QWidget):
+class PresetsPage(Page):
     """Shows the presets of the state; emits the user's requests as signals."""
 
     changed = Signal(object)  # Preset
@@ -47,18 +47,12 @@ class PresetsPage(QWidget):
     model_chosen = Signal(object, object)  # path of a model, id or None
     files_chosen = Signal(list)  # of Path
     exported = Signal(object, Path)  # id
-    closed = Signal()
 
     def __init__(self, state: PresetState) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        accessibility.register_role(PresetsPage, QAccessible.Role.Pane)
-        self.setAccessibleName(tr("Presets"))
+        super().__init__(tr("Presets"))
         self._state = state
         self._known = {preset.id for preset in state.presets}
         self.back_button = TextButton(tr("All presets"), "outlined", "previous")
-        self.close_button = IconButton("close", tr("Back to the chat"))
         self.add_button = TextButton(tr("New preset"), "outlined", "plus")
         self.chat_button = TextButton(tr("Make a preset of this chat"), "outlined")
         self.import_button = TextButton(tr("Import…"), "outlined")
@@ -125,7 +119,6 @@ class PresetsPage(QWidget):
         page.addWidget(Column(content))
 
     def _connect(self) -> None:
-        self.close_button.clicked.connect(self.closed)
         self.back_button.clicked.connect(self.show_all)
         self.add_button.clicked.connect(self.add_requested)
         self.chat_button.clicked.connect(self.chat_saved)

@@ -19,7 +19,8 @@ from PySide6.QtWidgets import (
 
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, font
-from app.ui.widgets.controls import Column, IconButton, label
+from app.ui.widgets.controls import Column, label
+from app.ui.widgets.page import Page
 
 _ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
 _ROW_HEIGHT = 52
@@ -95,13 +96,13 @@ class RowList(QListWidget):
             super().keyPressEvent(event)
 
 
-def lay_out(page: QWidget, close_button: IconButton, rows: Sequence[QWidget | QHBoxLayout]) -> None:
+def lay_out(page: Page, rows: Sequence[QWidget | QHBoxLayout]) -> None:
     """Lay out a page: its accessible name as the title, and rows, the last of which stretches."""
     title = label(page.accessibleName(), "", READING)
     title.setFont(font(READING, QFont.Weight.Medium))
     head = QHBoxLayout()
     head.addWidget(title, 1)
-    head.addWidget(close_button)
+    head.addWidget(page.close_button)
     content = QWidget()
     column = QVBoxLayout(content)
     column.setContentsMargins(0, 12, 0, 12)

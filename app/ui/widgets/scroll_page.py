@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QAccessible, QKeyEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.system.translation import tr
 from app.ui.theme.palette import Palette, follow_palette
-from app.ui.widgets import accessibility
-from app.ui.widgets.controls import Column, IconButton, page_head
+from app.ui.widgets.controls import Column, page_head
+from app.ui.widgets.page import Page
 
 _NARROW = 560  # pixels: in a narrower page the fields are below their text
 _MARGIN = 48  # pixels around a focused part
 
 
-class ScrollPage(QWidget):
+class ScrollPage(Page):
     """Scrolls by keys and to what has the focus; nothing typed on it reaches the composer."""
 
     opened = Signal()  # the page was shown
-    closed = Signal()  # the user closed the page
 
     def __init__(self, title: str) -> None:
-        super().__init__()
-        self.setObjectName("page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        super().__init__(title)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # it cannot show the focus of Tab
-        accessibility.register_role(type(self), QAccessible.Role.Pane)
-        self.setAccessibleName(title)
-        self._title = title
-        self.close_button = IconButton("close", tr("Back to the chat"))
-        self.close_button.clicked.connect(self.closed)
         follow_palette(self._recolor)
 
     def lay_out(self, page: QWidget, *buttons: QWidget) -> QVBoxLayout:
@@ -47,7 +38,7 @@ class ScrollPage(QWidget):
         parts = QVBoxLayout(page)
         parts.setContentsMargins(0, 0, 0, 0)
         parts.setSpacing(0)
-        parts.addWidget(page_head(self._title, *buttons, self.close_button))
+        parts.addWidget(page_head(self.accessibleName(), *buttons, self.close_button))
         parts.addWidget(self.view, 1)
         content = QWidget()
         self.column = Column(content)
