@@ -35,8 +35,7 @@ class ArchivePage(Page):
         self.refresh()
 
     def _lay_out(self) -> None:
-        words = label(tr("They are not in the list. Search finds them."), "secondary")
-        words.setWordWrap(True)
+        words = label(tr("They are not in the list. Search finds them."), "secondary", wraps=True)
         row = buttons(self.open_button, self.restore_button, last=self.delete_button)
         lay_out(self, (words, row, self.nothing, self.list))
 

@@ -17,8 +17,7 @@ class DestinationLine(QWidget):
     def __init__(self, connections: ConnectionsState) -> None:
         super().__init__()
         self._connections = connections
-        self.words = label("", "", SMALL)
-        self.words.setWordWrap(True)
+        self.words = label("", "", SMALL, wraps=True)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(16, 4, 16, 0)
         layout.addWidget(self.words)

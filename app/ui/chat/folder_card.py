@@ -67,9 +67,11 @@ class FolderCard(QWidget):
         head.addWidget(title, 1)
         head.addWidget(self.close_button)
         hint = label(
-            tr("For chats in this folder that have none of their own."), "secondary", SMALL
+            tr("For chats in this folder that have none of their own."),
+            "secondary",
+            SMALL,
+            wraps=True,
         )
-        hint.setWordWrap(True)
         self._preset_words = label(tr("New chats begin with"))
         layout = QVBoxLayout(self)
         set_margins(layout, 24, 16, 16, 24)

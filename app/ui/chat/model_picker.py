@@ -100,8 +100,7 @@ class ModelPicker(QWidget):
         self.files = self.list.files
         self.nothing = label("", "secondary")
         self.progress = _Progress(self)
-        self.failure = label("", "danger", SMALL)
-        self.failure.setWordWrap(True)
+        self.failure = label("", "danger", SMALL, wraps=True)
         self.browse_button = _action(tr("Browse models…"), "library", tr("Get models (Ctrl+M)"))
         self.open_button = _action(tr("Open a file…"), "folder", tr("Open a GGUF file (Ctrl+O)"))
         self.elsewhere_button = _action(

@@ -46,8 +46,9 @@ class PromptManager(QWidget):
         title = label(tr("Saved prompts"), "", READING)
         title.setFont(font(READING, QFont.Weight.Medium))
         self.close_button = IconButton("close", tr("Close"))
-        self.hint = label(tr("Type / in an empty message field to insert one."), "secondary")
-        self.hint.setWordWrap(True)
+        self.hint = label(
+            tr("Type / in an empty message field to insert one."), "secondary", wraps=True
+        )
         self.save_button = TextButton(tr("Save the text of the message field"), "outlined", "plus")
         self.save_button.clicked.connect(self.save_requested)
         self.undo = TextButton(tr("Undo"), "link")

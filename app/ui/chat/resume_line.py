@@ -27,9 +27,8 @@ class ResumeLine(QWidget):
     def __init__(self, session_state: SessionState, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._state = session_state
-        self.words = label("", "secondary", SMALL)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.words.setFont(figures(SMALL))
-        self.words.setWordWrap(True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 2, 16, 4)

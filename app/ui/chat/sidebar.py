@@ -104,9 +104,8 @@ class Sidebar(QWidget):
         # Created without a parent: the layout adds it in visual order, which sets the Tab order.
         self.list = ConversationList(state, self.model, self.painter)
         self.menu = self.list.menu_signals
-        self.nothing = label("", "secondary", SMALL)
+        self.nothing = label("", "secondary", SMALL, wraps=True)
         self.nothing.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.nothing.setWordWrap(True)
         self.undo = UndoLine()
         self.archive_button = TextButton(tr("Archived"), "quiet", "archive")
         self.archive_button.hide()

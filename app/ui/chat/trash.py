@@ -88,8 +88,7 @@ class TrashPage(Page):
     def _lay_out(self) -> None:
         days = KEEP_DELETED_SECONDS // _DAY
         words = tr("Deleted chats and models are kept for {days} days.", days=days)
-        self.words = label(words, "secondary")
-        self.words.setWordWrap(True)
+        self.words = label(words, "secondary", wraps=True)
         self.space = label("", "secondary")
         self.space.setFont(figures(BODY))
         row = buttons(self.restore_button, self.remove_button, last=self.empty_button)

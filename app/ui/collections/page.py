@@ -82,11 +82,11 @@ class CollectionsPage(Page):
         self.undo = UndoLine()
         self.list = RowList(tr("Collections"), several=False)
         self.nothing = label(
-            tr("There is no collection yet. Drop a folder here, or choose one."), "secondary"
+            tr("There is no collection yet. Drop a folder here, or choose one."),
+            "secondary",
+            wraps=True,
         )
-        self.nothing.setWordWrap(True)
-        self.contents_title = label(tr("Folders, files and problems"), "secondary")
-        self.contents_title.setWordWrap(True)
+        self.contents_title = label(tr("Folders, files and problems"), "secondary", wraps=True)
         self.contents = RowList(tr("Folders, files and problems"), several=False)
         self.contents.setIconSize(QSize(_ICON, _ICON))
         self.show_button = TextButton(tr("Show in folder"), "link")
@@ -110,8 +110,8 @@ class CollectionsPage(Page):
                 "Folders and files that chats are answered from. What changes in them is read again."
             ),
             "secondary",
+            wraps=True,
         )
-        words.setWordWrap(True)
         self._all, self._one = QWidget(), QWidget()
         _row(self._all, self.folder_button, self.files_button)
         _row(

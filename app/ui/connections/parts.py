@@ -43,9 +43,8 @@ class ValueRow(QWidget):
         self.title.setFont(font(BODY, QFont.Weight.Medium))
         self.words = wrapped("")
         self.words.hide()
-        self.value = label("", "", BODY)
+        self.value = label("", "", BODY, wraps=True)
         self.value.setFont(code_font(BODY))
-        self.value.setWordWrap(True)
         make_selectable(self.value)
         texts = QVBoxLayout(self)
         texts.setContentsMargins(0, 6, 0, 6)
@@ -69,8 +68,7 @@ class ValueRow(QWidget):
 
 def wrapped(words: str, tone: str = "secondary", pixels: int = SMALL) -> QLabel:
     """A label of several lines, hidden while it is empty."""
-    made = label(words, tone, pixels)
-    made.setWordWrap(True)
+    made = label(words, tone, pixels, wraps=True)
     made.setVisible(bool(words))
     return made
 

@@ -55,8 +55,7 @@ class DocumentCard(QWidget):
             "", font(READING, QFont.Weight.Medium), Qt.TextElideMode.ElideMiddle
         )
         self.about = ElidedLabel("secondary", font(SMALL))
-        self.warning = label("", "warning", SMALL)
-        self.warning.setWordWrap(True)
+        self.warning = label("", "warning", SMALL, wraps=True)
         self.folder_button = TextButton(tr("Show in its folder"), "link")
         self.insert_button = TextButton(tr("Edit in the message field"), "link")
         self.close_button = IconButton("close", tr("Close (Esc)"))

@@ -21,8 +21,7 @@ class ChangedLine(QWidget):
         super().__init__(parent)
         self._state = state
         self._put_away: tuple[KnownFile, ...] = ()
-        self.words = label("", "secondary", SMALL)
-        self.words.setWordWrap(True)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.attach_button = TextButton(tr("Attach again"), "link")
         self.close_button = IconButton("close", tr("Leave it as it was sent"), 14)
         row = QHBoxLayout(self)

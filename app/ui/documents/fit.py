@@ -37,9 +37,8 @@ class FitLine(QFrame):
         self.setObjectName("fit")
         self._chat, self._state = chat, state
         self._sign = QLabel()
-        self.words = label("", "secondary", SMALL)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.words.setFont(figures(SMALL))
-        self.words.setWordWrap(True)
         self.pages_button = TextButton(tr("Choose pages…"), "outlined")
         self.passages_button = TextButton(tr("Only passages that fit the question"), "outlined")
         self.parts_button = TextButton(tr("All of it, part by part"), "outlined")
@@ -49,8 +48,7 @@ class FitLine(QFrame):
             self.pages_button, self.passages_button, self.parts_button, self.longer_button,
             self.model_button,
         )  # fmt: skip
-        self.reasons = label("", "secondary", SMALL)
-        self.reasons.setWordWrap(True)
+        self.reasons = label("", "secondary", SMALL, wraps=True)
         self._lay_out()
         self.pages_button.clicked.connect(self._choose_pages)
         self.passages_button.clicked.connect(self._choose_passages)

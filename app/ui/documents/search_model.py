@@ -26,9 +26,8 @@ class SearchModelLine(QFrame):
         self._chat, self._attachments = states.chat, states.attachments
         self._encoder, self._collections = states.encoder, states.collections
         self._is_dismissed = False  # in this run
-        self.words = label("", "secondary", SMALL)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.words.setFont(figures(SMALL))
-        self.words.setWordWrap(True)
         self.get_button = TextButton("", "link")
         self.dismiss_button = TextButton(tr("Not now"), "link")
         layout = QVBoxLayout(self)

@@ -70,9 +70,8 @@ class LibraryRow(QWidget):
         self.meter_under = ElidedLabel("secondary", figures(SMALL), right, self)
         self.meter_bar = Bar(self)
         self.progress = Bar(self)
-        self.note = label("", "secondary", SMALL)
+        self.note = label("", "secondary", SMALL, wraps=True)
         self.note.setParent(self)
-        self.note.setWordWrap(True)
         self.action = self._button("outlined")
         self.link = self._button("link")
         self.links: list[TextButton] = []

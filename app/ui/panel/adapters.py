@@ -45,8 +45,7 @@ class AdapterSection(Section):
         self.note, self.is_fault = "", False  # a sentence for the foot of the panel
         # Created without parents: the layouts add them in visual order, which sets the Tab order.
         self.list = AdapterList(adapter_state)
-        self.sentence = label("", "secondary")
-        self.sentence.setWordWrap(True)
+        self.sentence = label("", "secondary", wraps=True)
         self.add_button = TextButton(tr("Add adapter"), "outlined", "plus")
         self.clear_button = TextButton(tr("Remove all"), "link")
         self.compare_button = TextButton(tr("Compare two answers…"), "link")

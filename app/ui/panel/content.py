@@ -72,9 +72,8 @@ class PanelContent(QWidget):
         self._begun: dict[int, ChatSettings] = {}  # what answers in progress began with
         self._undo: tuple[int | None, ChatSettings, ChatSettings] | None = None  # of a reset:
         # the chat, its settings before, and after
-        self.title = label(tr("Chat settings"), "", READING)
+        self.title = label(tr("Chat settings"), "", READING, wraps=True)
         self.title.setFont(font(READING, QFont.Weight.Medium))
-        self.title.setWordWrap(True)
         self.reset_button = TextButton(tr("Reset all"), "link")
         self.undo_button = TextButton(tr("Undo reset"), "link")
         self.close_button = IconButton("close", tr("Close the chat settings"))
@@ -101,8 +100,7 @@ class PanelContent(QWidget):
                 self.adapters,
             )
         }
-        self.note = label("", "secondary", SMALL)
-        self.note.setWordWrap(True)
+        self.note = label("", "secondary", SMALL, wraps=True)
         self.note.setObjectName("panel_note")
         self.note.setIndent(0)
         self._filler = QWidget()  # room below the last section

@@ -41,9 +41,8 @@ class Section(QWidget):
         self.marked: tuple[QWidget, ...] = ()  # fields without marks of their own
         name = part_name(part)
         self.setAccessibleName(name)
-        self.heading = label(name, "", BODY)
+        self.heading = label(name, "", BODY, wraps=True)
         self.heading.setFont(font(BODY, QFont.Weight.DemiBold))
-        self.heading.setWordWrap(True)
         self.mark = changed_mark()
         self.reset = TextButton(tr("Reset"), "link")
         self.reset.setFont(font(SMALL))
@@ -104,6 +103,4 @@ _DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 
 def note(words: str) -> QLabel:
     """A sentence below a field."""
-    line = label(words, "secondary", SMALL)
-    line.setWordWrap(True)
-    return line
+    return label(words, "secondary", SMALL, wraps=True)

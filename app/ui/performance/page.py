@@ -50,12 +50,10 @@ class PerformancePage(Page):
         self._state = state
         self.title = label(tr("Performance"), "", READING)
         self.plot = AnswerPlot()
-        self.selected = label("", "", BODY)
-        self.selected.setWordWrap(True)
+        self.selected = label("", "", BODY, wraps=True)
         self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
         words = tr("How fast answers are written will be shown here, from the first one on.")
-        self.nothing = label(words, "secondary")
-        self.nothing.setWordWrap(True)
+        self.nothing = label(words, "secondary", wraps=True)
         self.copy_button = TextButton(tr("Copy all measurements (Prometheus text)"), "outlined")
         self.rows: list[Row] = []
         self._values: list[QLabel] = []
@@ -193,9 +191,8 @@ class PerformancePage(Page):
                 self._values.append(heading)
                 self._grid.addWidget(heading, place, 0, 1, 2)
                 continue
-            words = label("", "", BODY)
+            words = label("", "", BODY, wraps=True)
             words.setFont(figures(BODY))
-            words.setWordWrap(True)
             make_selectable(words)
             self._values.append(words)
             self._grid.addWidget(label(name, "secondary", BODY), place, 0, top)

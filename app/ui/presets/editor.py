@@ -79,8 +79,7 @@ class PresetEditor(QWidget):
         layout.addWidget(self.others)
         layout.addSpacing(12)
         layout.addWidget(_heading(tr("What it sets")))
-        hint = label(tr("What is off stays as it is in the chat."), "secondary", SMALL)
-        hint.setWordWrap(True)
+        hint = label(tr("What is off stays as it is in the chat."), "secondary", SMALL, wraps=True)
         layout.addWidget(hint)
         for row in self.parts.values():
             layout.addWidget(row)

@@ -229,6 +229,4 @@ def _name_of(place: Path, texts: int) -> str:
 
 
 def _wrapped(text: str) -> QLabel:
-    line = label(text, "secondary", BODY)
-    line.setWordWrap(True)
-    return line
+    return label(text, "secondary", BODY, wraps=True)

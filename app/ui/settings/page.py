@@ -57,8 +57,7 @@ class ReloadLine(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("news")
-        self.words = label(tr("This takes effect when the model is loaded again."))
-        self.words.setWordWrap(True)
+        self.words = label(tr("This takes effect when the model is loaded again."), wraps=True)
         self.button = TextButton(tr("Reload the model"), "link")
         self.button.clicked.connect(self.reload_requested)
         layout = QHBoxLayout(self)

@@ -46,8 +46,7 @@ class PreferenceRow(QWidget):
         self.title.setFont(font(BODY, QFont.Weight.Medium))
         self.title.setToolTip(tr(setting.exact))
         self._at_load, self._usual_help = setting.at_load, tr(setting.help)
-        self.help = label(self._help(self._usual_help), "secondary", SMALL)
-        self.help.setWordWrap(True)
+        self.help = label(self._help(self._usual_help), "secondary", SMALL, wraps=True)
         self.source = label("", "secondary", SMALL)  # where a value of sampling comes from
         self.source.setWordWrap(True)
         self.source.hide()
@@ -62,8 +61,7 @@ class PreferenceRow(QWidget):
         self.reset.hide()
         self.mark = changed_mark() if is_compact else None
         self.field = field_for(setting, default)
-        self.problem = label("", "danger", SMALL)
-        self.problem.setWordWrap(True)
+        self.problem = label("", "danger", SMALL, wraps=True)
         self.problem.hide()
         self._lay_out()
         self.reset.clicked.connect(self._reset)

@@ -102,8 +102,7 @@ def _column(groups: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> QVBoxLay
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(0, 1)
         for place, (text, key) in enumerate(rows):
-            words = label(tr(text), "", BODY)
-            words.setWordWrap(True)
+            words = label(tr(text), "", BODY, wraps=True)
             grid.addWidget(words, place, 0)
             grid.addWidget(_key(key), place, 1, Qt.AlignmentFlag.AlignRight)
         column.addLayout(grid)

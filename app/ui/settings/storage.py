@@ -27,11 +27,9 @@ class SnapshotSizeLine(QWidget):
     def __init__(self, session_state: SessionState) -> None:
         super().__init__()
         self._state = session_state
-        self.words = label("", "secondary", SMALL)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.words.setFont(figures(SMALL))
-        self.words.setWordWrap(True)
-        self.problem = label("", "danger", SMALL)
-        self.problem.setWordWrap(True)
+        self.problem = label("", "danger", SMALL, wraps=True)
         self.button = TextButton(tr("Delete this data"), "outlined")
         self.button.setAccessibleName(tr("Delete the data for resuming chats"))
         self.button.clicked.connect(self.delete_requested)

@@ -157,9 +157,8 @@ class _Card(QFrame):
         self.title = label("", "", BODY)
         self.title.setFont(font(BODY, QFont.Weight.Medium))
         self.words = _wrapped()
-        self.command = label("", "", SMALL)
+        self.command = label("", "", SMALL, wraps=True)
         self.command.setFont(code_font(SMALL))
-        self.command.setWordWrap(True)
         make_selectable(self.command)
         self.fault = _wrapped("danger")
         self.get = TextButton(tr("Get it"), "outlined")
@@ -302,8 +301,7 @@ def _row(*buttons: QWidget) -> QWidget:
 
 
 def _wrapped(tone: str = "secondary") -> QLabel:
-    line = label("", tone, SMALL)
-    line.setWordWrap(True)
+    line = label("", tone, SMALL, wraps=True)
     line.hide()
     return line
 

@@ -31,11 +31,9 @@ class Banner(QFrame):
         self._icon = icon
         self.setObjectName("banner")
         self.picture = QLabel()
-        self.words = label(sentences(notice.sentence, notice.remedy))
-        self.words.setWordWrap(True)
+        self.words = label(sentences(notice.sentence, notice.remedy), wraps=True)
         make_selectable(self.words)
-        self.detail = label(notice.detail, "secondary", SMALL)
-        self.detail.setWordWrap(True)
+        self.detail = label(notice.detail, "secondary", SMALL, wraps=True)
         make_selectable(self.detail)
         self.detail.hide()
         self.details_button = TextButton(tr("Details"), "link")

@@ -352,9 +352,10 @@ def click_by_enter(button: QAbstractButton, event: QKeyEvent) -> bool:
     return True
 
 
-def label(text: str, tone: str = "", pixels: int = BODY) -> QLabel:
+def label(text: str, tone: str = "", pixels: int = BODY, *, wraps: bool = False) -> QLabel:
     """A plain-text label (markup is shown as text) in one of the style sheet's tones."""
     result = QLabel(text)
+    result.setWordWrap(wraps)
     result.setTextFormat(Qt.TextFormat.PlainText)
     result.setFont(font(pixels))
     if QGuiApplication.layoutDirection() is Qt.LayoutDirection.RightToLeft:

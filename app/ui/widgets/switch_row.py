@@ -18,11 +18,9 @@ class SwitchRow(QWidget):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.title = label(name, "", BODY)
+        self.title = label(name, "", BODY, wraps=True)
         self.title.setFont(font(BODY, QFont.Weight.Medium))
-        self.title.setWordWrap(True)
-        self.words = label("", "secondary", SMALL)
-        self.words.setWordWrap(True)
+        self.words = label("", "secondary", SMALL, wraps=True)
         self.switch = Switch()
         self.switch.clicked.connect(self.switched)
         texts = QVBoxLayout()

@@ -18,8 +18,7 @@ class UndoLine(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("undo")
-        self.words = label("")
-        self.words.setWordWrap(True)
+        self.words = label("", wraps=True)
         self.button = TextButton(tr("Undo"), "link")
         self.button.clicked.connect(self.undone)
         layout = QHBoxLayout(self)

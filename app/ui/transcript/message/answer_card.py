@@ -65,9 +65,8 @@ class AnswerCard(QWidget):
         self.rows = [*first, *exact]
         self._exact.clear()
         for place, (name, value) in enumerate(self.rows):
-            words = label(value, "", BODY)
+            words = label(value, "", BODY, wraps=True)
             words.setFont(figures(BODY))
-            words.setWordWrap(True)
             make_selectable(words)
             words.setAccessibleName(tr("{setting}: {value}", setting=name, value=value))
             top = Qt.AlignmentFlag.AlignTop
