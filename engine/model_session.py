@@ -134,7 +134,7 @@ class ModelSession:
         pool.budget_bytes, pool.most_lent_bytes = _page_budget(
             model, pool.layout, model.plan.left_bytes
         )
-        self._reader = TextReader(model, self._scheduler, self._between_layers)
+        self._reader = TextReader(model, self._scheduler)
         self._prompts = PromptBuilder(model.template, model.tokenizer, context)
         figures = MeasuredFigures(measured_file())
         self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
@@ -249,17 +249,11 @@ class ModelSession:
     @property
     def is_busy(self) -> bool:
         """Whether an answer is being generated or waits, or texts are being read."""
-        return self._scheduler.is_busy or self._reader.is_busy
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether texts are being read."""
-        return self._reader.is_busy
+        return self._scheduler.is_busy
 
     def set_beside(self, *, is_beside: bool) -> None:
         """Whether another model takes turns with this one: passes are short then."""
         self._scheduler.is_beside = is_beside
-        self._reader.set_beside(is_beside=is_beside)
 
     def drop_cancelled(self, answering: Scheduler | None) -> None:
         """End the answers that were cancelled, unless they are in a pass: that of `answering`."""
@@ -332,24 +326,26 @@ class ModelSession:
 
     def embed(
         self, request: Embed, handle: RequestHandle
-    ) -> Generator[Embedded | None, None, None]:
-        """Compute the vectors of texts; yields None between passes, when answers go on."""
+    ) -> Generator[Embedded | Awaited | None, None, None]:
+        """Compute the vectors of texts; yields what it waits for."""
         return self._reader.embed(request, handle, self._stack_of(request, handle))
 
     def rerank(
         self, request: Rerank, handle: RequestHandle
-    ) -> Generator[Reranked | None, None, None]:
-        """Score documents; yields None between passes, when answers go on."""
+    ) -> Generator[Reranked | Awaited | None, None, None]:
+        """Score documents; yields what it waits for."""
         return self._reader.rerank(request, handle, self._stack_of(request, handle))
 
-    def score(self, request: Score, handle: RequestHandle) -> Generator[Scored | None, None, None]:
-        """Score the tokens of a text; yields None between chunks, when answers go on."""
+    def score(
+        self, request: Score, handle: RequestHandle
+    ) -> Generator[Scored | Awaited | None, None, None]:
+        """Score the tokens of a text; yields what it waits for."""
         self._refuse_without_answers()
         return self._reader.score(request, handle, self._stack_of(request, handle))
 
     def compute_logits(
         self, request: ComputeLogits, handle: RequestHandle
-    ) -> Generator[LogitsComputed | None, None, None]:
+    ) -> Generator[LogitsComputed | Awaited | None, None, None]:
         """Compute the logits after tokens of a text, which a model that scores documents has too."""
         if self.model.decoder.is_encoder:
             self._refuse_without_answers()

@@ -1,38 +1,29 @@
 """Embeddings and ranking: texts to vectors of length 1, pairs of query and document to scores.
 
 Vectors are pooled from the hidden states after the final norm; a score is what a head makes of one.
-
-Each text is a sequence of its own, whose pages are freed at once. Only programs that give a token
-the same bits in any batch read texts together, or in shorter passes while answers are generated;
-and means are sums of the same blocks. So a text has the same vector alone and among others.
+Means are sums of the same blocks, however a text is cut.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from collections.abc import Sequence as Tokens
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
-from engine.core.metrics import Metrics
-from engine.core.runner import MOST_TEXTS, Rows, Runner
-from engine.errors import ModelFileError, OutOfMemory, RequestError
+from engine.core.cancellation import Awaited
+from engine.core.handle import RequestHandle
+from engine.core.reading import BLOCK, Checkpoint, States, TextReading
+from engine.core.runner import Runner
+from engine.core.scheduler import Scheduler
+from engine.errors import ModelFileError, RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import Pooling
-from engine.state.pages import OutOfPages, PagePool
-from engine.state.prefix_tree import PrefixTree
-from engine.state.sequence import Sequence
-from kernels.states.kv_pages import PAGE_TOKENS
 
-_SHARED_SECONDS = 0.12  # of a pass while answers are being generated
-_UNKNOWN_SECONDS = 1e-3  # per token, before the first pass was measured
-_BLOCK = 16  # tokens that are summed together; passes are multiples of it
-_STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # pages that are being saved are waited for
-
-Checkpoint = Callable[[], None]
+T = TypeVar("T")
 
 
 class Embedder:
@@ -40,31 +31,20 @@ class Embedder:
 
     def __init__(
         self,
+        scheduler: Scheduler,
         runner: Runner,
         tokenizer: Tokenizer,
-        context: int,
-        pool: PagePool,
-        tree: PrefixTree | None = None,
-        is_busy: Callable[[], bool] = lambda: False,
-        metrics: Callable[[], Metrics] | None = None,
         *,
         equal_ops: bool = False,
     ) -> None:
         """`runner` computes `Result.NORMED` or SCORES. With `equal_ops` an encoder that is interpreted
         gives a token the same bits in any batch too, as long as it has no adapters.
-
-        The pages of `tree` are evicted where none are free. `is_busy` is whether answers hold pages
-        of the pool, which they give back when they end. `metrics` count what is read.
         """
+        self.scheduler = scheduler
         self._runner = runner
         self._tokenizer = tokenizer
-        self._context = context
-        self._pool = pool
-        self._tree = tree
-        self._is_busy = is_busy
-        self._metrics, self._equal_ops = metrics, equal_ops
-        self.is_beside = False  # another model takes turns with this one
-        self._token_seconds = _UNKNOWN_SECONDS  # running mean
+        self._context = scheduler.context
+        self._equal_ops = equal_ops
 
     def tokens(
         self, texts: Tokens[str], on_cut: Callable[[], None] | None = None
@@ -104,21 +84,16 @@ class Embedder:
         texts: Tokens[Tokens[int]],
         pooling: Pooling,
         stack: Stack = NO_ADAPTERS,
-        checkpoint: Checkpoint = lambda: None,
-    ) -> Generator[None, None, list[tuple[float, ...]]]:
-        """The vector [D] of each text, or with `Pooling.NONE` of each token; yields between passes.
+        handle: RequestHandle | None = None,
+    ) -> Generator[Awaited, None, list[tuple[float, ...]]]:
+        """The vector [D] of each text, or with `Pooling.NONE` of each token; yields what the scheduler
+        ends.
 
-        Raises what `checkpoint` raises, OutOfMemory, or ModelFileError where a model computes no
-        finite numbers.
+        Raises Cancelled, OutOfMemory, or ModelFileError where a model computes no finite numbers.
         """
-        made: list[tuple[float, ...]] = []
-        for group in self._groups(texts, stack):
-            for pooled in (yield from self._pooled(group, pooling, stack, checkpoint)):
-                if pooling is Pooling.NONE:
-                    made += _rows(pooled)
-                else:
-                    made.append(_normalized(pooled, len(made) + 1))
-        return made
+        form = _rows if pooling is Pooling.NONE else _normalized
+        found = yield from self._pooled(texts, pooling, stack, handle, form)
+        return [row for rows in found for row in rows]
 
     def pairs(self, query: str, documents: Tokens[str], template: str) -> list[list[int]]:
         """The token ids of a query with each document, as the `template` has them; "": one of both.
@@ -147,139 +122,54 @@ class Embedder:
         self,
         pairs: Tokens[Tokens[int]],
         stack: Stack = NO_ADAPTERS,
-        checkpoint: Checkpoint = lambda: None,
-    ) -> Generator[None, None, list[float]]:
+        handle: RequestHandle | None = None,
+    ) -> Generator[Awaited, None, list[float]]:
         """The score of each pair of query and document, by a runner of `Result.SCORES`.
 
         It yields and raises as `vectors` does.
         """
         model = self._runner.model
-        assert model.ranking is not None, "the model has no head that scores"
-        pooling, made = Pooling.CLS if model.is_encoder else Pooling.LAST, []
-        for group in self._groups(pairs, stack):
-            for values in (yield from self._pooled(group, pooling, stack, checkpoint)):
-                made.append(_score(values, model.ranking.is_share, len(made) + 1))
-        return made
+        ranking = model.ranking
+        assert ranking is not None, "the model has no head that scores"
+        pooling = Pooling.CLS if model.is_encoder else Pooling.LAST
 
-    def _groups(self, texts: Tokens[Tokens[int]], stack: Stack) -> Iterator[list[Tokens[int]]]:
-        """Texts in the order given, as many together as fit in one pass."""
-        count = 1
-        if self._has_equal_bits(stack):
-            paged = not self._runner.model.is_encoder
-            count = min(self._context // PAGE_TOKENS if paged else MOST_TEXTS, MOST_TEXTS)
-        group: list[Tokens[int]] = []
-        for text in texts:
-            most = self._tokens_at_once(stack)
-            fits = len(group) < count and sum(map(len, group)) + len(text) <= most
-            if group and not fits:
-                yield group
-                group = []
-            group.append(text)
-        if group:
-            yield group
+        def form(values: Tensor, number: int) -> float:
+            return _score(values, ranking.is_share, number)
 
-    def _tokens_at_once(self, stack: Stack) -> int:
-        """Tokens of a pass: fewer while answers wait for it, where the cuts change no bit."""
-        most = self._context if self._runner.model.is_encoder else self._runner.chunk
-        if not (self._is_shared() and self._has_equal_bits(stack)):
-            return most
-        fitting = int(_SHARED_SECONDS / self._token_seconds) // _BLOCK * _BLOCK
-        return min(max(fitting, _BLOCK), most)
-
-    def _has_equal_bits(self, stack: Stack) -> bool:
-        """Whether a token gets the same bits in any batch."""
-        equal = self._equal_ops and stack.key == NO_ADAPTERS.key
-        return equal or self._runner.has_equal_bits(stack)
+        return (yield from self._pooled(pairs, pooling, stack, handle, form))
 
     def _pooled(
-        self, texts: list[Tokens[int]], pooling: Pooling, stack: Stack, checkpoint: Checkpoint
-    ) -> Generator[None, None, list[Tensor]]:
-        """The pooled states [D] f64 of each text, of `Pooling.NONE` [T, D]; read again where pages ran
-        out.
+        self,
+        texts: Tokens[Tokens[int]],
+        pooling: Pooling,
+        stack: Stack,
+        handle: RequestHandle | None,
+        form: Callable[[Tensor, int], T],
+    ) -> Generator[Awaited, None, list[T]]:
+        """What `form` makes of the pooled states [D] f64 of each text, of `Pooling.NONE` [T, D], and of
+        its number.
         """
-        since = time.monotonic()
-        while True:
-            checkpoint()
-            try:
-                return (yield from self._read(texts, pooling, stack, checkpoint))
-            except OutOfPages:
-                pass
-            if len(texts) > 1:
-                alone: list[Tensor] = []
-                for text in texts:
-                    alone += yield from self._pooled([text], pooling, stack, checkpoint)
-                return alone
-            if self._is_shared():
-                since = time.monotonic()
-            elif time.monotonic() - since > _STARVED_SECONDS:
-                raise OutOfMemory(
-                    "There is no memory for the text: the KV pages are all in use.",
-                    "Try again, or close other programs.",
-                )
-            else:
-                time.sleep(_POLL_SECONDS)
-            yield None
+        pooled: Tensor | None = None  # of the text that is being read
+        made: list[T] = []
 
-    def _read(
-        self, texts: list[Tokens[int]], pooling: Pooling, stack: Stack, checkpoint: Checkpoint
-    ) -> Generator[None, None, list[Tensor]]:
-        """Read texts in chunks, all of them in one pass unless there is only one."""
-        if self._runner.model.is_encoder:
-            started = time.perf_counter()
-            states = self._runner.read_texts(texts, stack, checkpoint)
-            self._on_pass(texts, time.perf_counter() - started)
-            yield None
-            return [
-                self._finished(self._with(None, hidden, pooling, stack), len(text), pooling, stack)
-                for text, hidden in zip(texts, states, strict=True)
-            ]
-        sequences = [Sequence(self._pool, self._context) for _ in texts]
-        pooled: list[Tensor | None] = [None for _ in texts]
-        try:
-            pairs = zip(sequences, texts, strict=True)
-            self._make_room(sum(one.bytes_to_append(len(text)) for one, text in pairs))
-            start, longest = 0, max(map(len, texts))
-            while start < longest:
-                checkpoint()
-                end = start + (longest if len(texts) > 1 else self._tokens_at_once(stack))
-                started = time.perf_counter()
-                batch = [
-                    Rows(sequence, text[start:end], stack)
-                    for sequence, text in zip(sequences, texts, strict=True)
-                ]
-                for at, hidden in enumerate(self._runner.hidden(batch, checkpoint)):
-                    pooled[at] = self._with(pooled[at], hidden, pooling, stack)
-                self._on_pass([rows.tokens for rows in batch], time.perf_counter() - started)
-                start = end
-                yield None
-                self._make_room(self._pool.layout.bytes_per_page)
-        finally:
-            for sequence in sequences:
-                sequence.release()
-        return [
-            self._finished(one, len(text), pooling, stack)
-            for one, text in zip(pooled, texts, strict=True)
-            if one is not None
-        ]
+        def take(found: States, checkpoint: Checkpoint) -> None:
+            nonlocal pooled
+            pooled = self._with(pooled if found.start else None, found.hidden, pooling, stack)
+            length = len(texts[found.text])
+            if found.start + len(found.hidden) == length:
+                made.append(form(self._finished(pooled, length, pooling, stack), len(made) + 1))
 
-    def _on_pass(self, texts: Tokens[Tokens[int]], seconds: float) -> None:
-        """A pass over these tokens took so long."""
-        tokens = sum(map(len, texts))
-        self._token_seconds = (self._token_seconds + seconds / tokens) / 2
-        if self._metrics is not None:
-            metrics = self._metrics()
-            metrics.on_pass(len(texts))
-            metrics.embedded_tokens += tokens
-
-    def _is_shared(self) -> bool:
-        """Whether passes should be short, since others wait for them."""
-        return self.is_beside or self._is_busy()
-
-    def _make_room(self, size_bytes: int) -> None:
-        """Evict cached pages; raises OutOfPages where answers need those that are left."""
-        if self._tree is None or self._tree.evict(size_bytes) or not self._is_busy():
-            return
-        raise OutOfPages
+        reading = TextReading(
+            self._runner,
+            self._context,
+            texts,
+            take,
+            stack,
+            equal_bits=self._equal_ops and stack.key == NO_ADAPTERS.key,
+            handle=handle,
+        )
+        yield from self.scheduler.read(reading)
+        return made
 
     def _with(
         self, before: Tensor | None, hidden: Tensor, pooling: Pooling, stack: Stack
@@ -293,7 +183,7 @@ class Embedder:
         if pooling is Pooling.NONE:
             return states if before is None else torch.cat([before, states])
         total = torch.zeros_like(states[0]) if before is None else before
-        for block in states.split(_BLOCK):
+        for block in states.split(BLOCK):
             total = total + block.sum(0)
         return total
 
@@ -312,18 +202,18 @@ def _score(values: Tensor, is_share: bool, number: int) -> float:
     return float((values.softmax(0) if is_share else values)[0])
 
 
-def _normalized(vector: Tensor, number: int) -> tuple[float, ...]:
+def _normalized(vector: Tensor, number: int) -> list[tuple[float, ...]]:
     """A vector [D] f64 with length 1, as float32 values; of length 0 it stays as it is."""
     length = float(vector.norm())
     if not vector.isfinite().all():
         raise _not_finite(f"text {number}")
-    return tuple((vector / (length or 1.0)).float().tolist())
+    return [tuple((vector / (length or 1.0)).float().tolist())]
 
 
-def _rows(states: Tensor) -> list[tuple[float, ...]]:
+def _rows(states: Tensor, number: int) -> list[tuple[float, ...]]:
     """The states [T, D] f64 of tokens as float32 values."""
     if not states.isfinite().all():
-        raise _not_finite("a text")
+        raise _not_finite(f"text {number}")
     return [tuple(row) for row in states.float().tolist()]
 
 

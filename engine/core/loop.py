@@ -242,8 +242,7 @@ class Loop:
             awaited = self._awaited.get(id)
             if awaited is not None and not awaited.done and handle.deadline is None:
                 continue
-            if not self._waits_for_turn(handle, turn):
-                self._go_on(handle, job)
+            self._go_on(handle, job)
         if turn is not None and others:
             self._residents.charge(turn, time.perf_counter() - started)
         if self._loading is None:
@@ -263,9 +262,11 @@ class Loop:
             one.session.drop_cancelled(answering)
         for id, job in list(self._jobs.items()):
             # One that awaits its answers ends with them; one that runs now sees it itself.
-            waits = id not in self._awaited and getgeneratorstate(job) != GEN_RUNNING
-            if waits and self._open[id].is_cancelled:
-                self._cancel(self._open[id], job)
+            handle = self._open[id]
+            has_answers = id in self._awaited and isinstance(handle.request, Chat | Complete)
+            waits = not has_answers and getgeneratorstate(job) != GEN_RUNNING
+            if waits and handle.is_cancelled:
+                self._cancel(handle, job)
         with self._changed:
             queued = [one for one in self._queue.items if one.is_cancelled]
         for handle in queued:
@@ -316,13 +317,6 @@ class Loop:
                 urgent.add(one.path)
         every = {one.path for one in self._residents}
         return self._residents.next(frozenset(urgent), frozenset(every - foreground))
-
-    def _waits_for_turn(self, handle: RequestHandle, turn: Resident | None) -> bool:
-        """Whether a job reads texts with a model that does not run the next pass."""
-        if turn is None or not isinstance(handle.request, Embed | Rerank):
-            return False
-        one = self._resident_of(handle)
-        return one is not None and one is not turn and one.session.is_reading
 
     def _works_beside(self, turn: Resident) -> bool:
         """Whether another model has passes to run, or is being loaded."""

@@ -6,29 +6,26 @@ stays cached like a prompt; a cached one is read again, because its logits were 
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator
 from collections.abc import Sequence as Tokens
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from engine.adapters.stack import NO_ADAPTERS, Stack
+from engine.core.cancellation import Awaited
+from engine.core.handle import RequestHandle
 from engine.core.logprobs import shown, token_logprobs
-from engine.core.runner import Rows
+from engine.core.reading import Checkpoint, States, TextReading
 from engine.core.scheduler import Scheduler
-from engine.errors import OutOfMemory, PromptTooLong, RequestError
+from engine.errors import PromptTooLong, RequestError
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.messages import LogitsRow, TokenLogprobs
-from engine.state.pages import OutOfPages
-from engine.state.sequence import Sequence
 
-_SHARED_TOKENS = 64  # read at once while answers are being generated
 _BLOCK = 16  # rows whose logits are in memory at once
-_STARVED_SECONDS, _POLL_SECONDS = 30.0, 0.005  # pages that are being saved are waited for
 
-Checkpoint = Callable[[], None]
 Take = Callable[[int, Tensor], None]  # a position, and the logits [V] after the token there
 
 
@@ -44,13 +41,13 @@ class PromptScorer:
         ids: Tokens[int],
         most: int,
         stack: Stack = NO_ADAPTERS,
-        checkpoint: Checkpoint = lambda: None,
+        handle: RequestHandle | None = None,
         start: int = 0,
-    ) -> Generator[None, None, list[TokenLogprobs]]:
+    ) -> Generator[Awaited, None, list[TokenLogprobs]]:
         """The tokens from `start` on, with their log probabilities and the `most` likely ones there.
 
         Nothing is before the first token: its log probability is 0, and no others are named. Yields
-        between chunks. Raises what `checkpoint` raises, RequestError, PromptTooLong and OutOfMemory.
+        what the scheduler ends. Raises Cancelled, RequestError, PromptTooLong and OutOfMemory.
         """
         self._check(ids)
         if most < 0 or not 0 <= start < len(ids):
@@ -58,15 +55,16 @@ class PromptScorer:
                 f"Tokens from position {start} on were to be scored, and {most} others in each place.",
                 "Give a position in the text, and 0 or more others.",
             )
-        made: list[TokenLogprobs] = []
+        made: dict[int, TokenLogprobs] = {}
 
         def take(position: int, logits: Tensor) -> None:
-            made.append(token_logprobs(logits, ids[position + 1], most, self._tokenizer))
+            made[position] = token_logprobs(logits, ids[position + 1], most, self._tokenizer)
 
         if not start:
-            made.append(TokenLogprobs(ids[0], shown(self._tokenizer, ids[0]), 0.0, ()))
-        yield from self._read(ids, range(max(start - 1, 0), len(ids) - 1), stack, checkpoint, take)
-        return made
+            made[-1] = TokenLogprobs(ids[0], shown(self._tokenizer, ids[0]), 0.0, ())
+        positions = range(max(start - 1, 0), len(ids) - 1)
+        yield from self._read(ids, positions, stack, handle, take)
+        return list(made.values())
 
     def logits(
         self,
@@ -74,10 +72,10 @@ class PromptScorer:
         positions: Tokens[int],
         most: int,
         stack: Stack = NO_ADAPTERS,
-        checkpoint: Checkpoint = lambda: None,
+        handle: RequestHandle | None = None,
         *,
         with_pieces: bool = False,
-    ) -> Generator[None, None, list[LogitsRow]]:
+    ) -> Generator[Awaited, None, list[LogitsRow]]:
         """The `most` highest logits after the tokens at some positions; 0: all of them.
 
         Yields and raises as `score` does.
@@ -100,7 +98,8 @@ class PromptScorer:
                 tuple(chosen), tuple(values[: len(chosen)].tolist()), tuple(pieces)
             )
 
-        yield from self._read(ids, sorted(set(positions)), stack, checkpoint, take)
+        wanted = sorted(set(positions))
+        yield from self._read(ids, wanted, stack, handle, take)
         return [made[at] for at in positions]
 
     def _read(
@@ -108,43 +107,33 @@ class PromptScorer:
         ids: Tokens[int],
         positions: Tokens[int],
         stack: Stack,
-        checkpoint: Checkpoint,
+        handle: RequestHandle | None,
         take: Take,
-    ) -> Generator[None, None, None]:
+    ) -> Generator[Awaited, None, None]:
         """Read a text, and pass on the logits after its tokens at `positions`, which are sorted."""
-        runner, pool = self._scheduler.runner, self._scheduler.pool
-        sequence = Sequence(pool, self._scheduler.context)
-        since = time.monotonic()
-        try:
-            while len(sequence) < len(ids):
-                checkpoint()
-                start = len(sequence)
-                size = min(runner.chunk, _SHARED_TOKENS) if self._is_busy else runner.chunk
-                rows = Rows(sequence, ids[start : start + size], stack)
-                try:
-                    self._make_room(sequence.bytes_to_append(len(rows.tokens)))
-                    hidden = runner.hidden([rows], checkpoint)[0]
-                except OutOfPages:
-                    if not self._is_busy and time.monotonic() - since > _STARVED_SECONDS:
-                        raise _no_memory() from None
-                    time.sleep(0 if self._is_busy else _POLL_SECONDS)
-                else:
-                    since = time.monotonic()
-                    first, end = (bisect_left(positions, at) for at in (start, len(sequence)))
-                    for block in range(first, end, _BLOCK):
-                        checkpoint()
-                        places = positions[block : min(block + _BLOCK, end)]
-                        states = hidden[[place - start for place in places]]
-                        for place, row in zip(places, runner.logits(states, stack), strict=True):
-                            take(place, row)
-                yield None
-            self._scheduler.tree.insert(stack.key, sequence)
-        finally:
-            sequence.release()
+        runner = self._scheduler.runner
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._scheduler.is_busy
+        def take_logits(found: States, checkpoint: Checkpoint) -> None:
+            start, end = found.start, found.start + len(found.hidden)
+            first, last = (bisect_left(positions, at) for at in (start, end))
+            for block in range(first, last, _BLOCK):
+                checkpoint()
+                places = positions[block : min(block + _BLOCK, last)]
+                states = found.hidden[[place - start for place in places]]
+                for place, row in zip(places, runner.logits(states, stack), strict=True):
+                    take(place, row)
+
+        yield from self._scheduler.read(
+            TextReading(
+                runner,
+                self._scheduler.context,
+                [ids],
+                take_logits,
+                stack,
+                handle=handle,
+                keep=partial(self._scheduler.tree.insert, stack.key),
+            )
+        )
 
     def _check(self, ids: Tokens[int]) -> None:
         if not ids:
@@ -160,15 +149,3 @@ class PromptScorer:
                 f"The text has {len(ids):,} tokens, and the model can take in {context:,}.",
                 "Shorten it, or load the model with a larger context.",
             )
-
-    def _make_room(self, size_bytes: int) -> None:
-        """Evict cached pages; raises OutOfPages where answers need those that are left."""
-        if not self._scheduler.tree.evict(size_bytes):
-            raise OutOfPages
-
-
-def _no_memory() -> OutOfMemory:
-    return OutOfMemory(
-        "There is no memory for the text: the KV pages are all in use.",
-        "Try again, or close other programs.",
-    )

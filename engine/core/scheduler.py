@@ -7,24 +7,30 @@ abandoned when another request arrives.
 Prompts begin with the longest cached prefix; one that begins like a prompt in progress waits for
 that part of it. When pages run out, cached ones are evicted, then the answer of the least urgent
 request that started last gives its pages back and is processed again later: its bits do not change.
+Given texts, of which no answer is made, are read in passes of their own between these: each as long
+as the chunk of a prompt, and passes of the answers beside them have as much time.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 
 from torch import Tensor
 
 from engine.adapters.stack import Stack
+from engine.core.cancellation import Awaited
 from engine.core.device_sampling import sample_on_device
 from engine.core.failover_state import FailoverState, without_frames
 from engine.core.inflight_prefix import is_in_progress, share
+from engine.core.loop_errors import moved_error
 from engine.core.metrics import Metrics
 from engine.core.prompt import reuse_cached_ids
+from engine.core.reading import TextReading
 from engine.core.request import AnswerRequest, SamplerState, SequenceGroup, check
 from engine.core.runner import Rows, Runner
 from engine.core.sequence import RunningSequence
@@ -34,7 +40,7 @@ from engine.frontend.constraints.matcher import Matcher, lookahead
 from engine.frontend.constraints.resume_matcher import matcher_at_end
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.machine.device import memory_error
-from engine.messages import FinishReason, PromptProgress
+from engine.messages import FinishReason, Priority, PromptProgress
 from engine.sampling import check as check_sampling
 from engine.speculative.costs import StepCosts
 from engine.state.pages import OutOfPages, PagePool
@@ -58,7 +64,7 @@ def _no_arrival() -> bool:
     return False
 
 
-def _nothing(scheduler: Scheduler) -> None:
+def _nothing(scheduler: Scheduler | None) -> None:
     """Nobody does anything during a pass."""
 
 
@@ -86,6 +92,7 @@ class Scheduler:
         self._tokenizer = tokenizer
         self._waiting: deque[SequenceGroup | RunningSequence] = deque()  # sequences were preempted
         self._running: list[RunningSequence] = []
+        self._readings: list[TextReading] = []
         self._passes = itertools.count(1)
         self._token_seconds = runner.token_seconds  # of a prompt, running mean
         self._prompt_seconds = 0.0  # that prompts had beside answers, more than passes without them
@@ -97,7 +104,8 @@ class Scheduler:
         self._interrupted: dict[tuple[str, tuple[int, ...]], SamplerState] = {}
         self._arriving = _no_arrival
         self._is_expected = False
-        self.between_layers: Callable[[Scheduler], None] = _nothing  # during a pass
+        # During a pass: of answers with this scheduler, of given texts with None.
+        self.between_layers: Callable[[Scheduler | None], None] = _nothing
         self.is_beside = False  # another model takes turns with this one
         self._is_long = False  # the pass in progress is a prompt alone, for longer than a chunk
         self.device_fault: BaseException | None = None  # what a device raised in the last pass
@@ -105,7 +113,7 @@ class Scheduler:
     @property
     def is_busy(self) -> bool:
         """Whether a request waits or runs."""
-        return bool(self._waiting or self._running)
+        return bool(self._waiting or self._running or self._readings)
 
     @property
     def running(self) -> int:
@@ -189,6 +197,8 @@ class Scheduler:
         if self._waiting:
             self.drop_cancelled()
             self._admit()
+        if self._readings and (reading := self._due_reading()) is not None and self._read(reading):
+            return
         if not self._running:
             return
         try:
@@ -214,6 +224,8 @@ class Scheduler:
         items: list[SequenceGroup | RunningSequence] = [*self._running, *self._waiting]
         found = FailoverState(items, self.metrics, self._interrupted).left()
         self._running, self._waiting = [], deque()
+        for reading in self._readings:
+            reading.fail(moved_error(EngineError("the texts are not read.", "")))
         with suppress(Exception):
             self._give_memory_back()
         return found
@@ -235,6 +247,83 @@ class Scheduler:
         """End every request with an error."""
         for item in [*self._waiting, *self._running]:
             self._fail(item.group, error)
+        for reading in self._readings:
+            reading.fail(error)
+
+    # --- given texts ----------------------------------------------------------------------------
+
+    def read(self, reading: TextReading) -> Generator[Awaited, None, None]:
+        """Read given texts between the passes of answers; yields what ends with them.
+
+        Raises what `reading` ended with. Closing it cancels them.
+        """
+        reading.token_seconds = max(reading.token_seconds, self._token_seconds)
+        self._readings.append(reading)
+        try:
+            while not reading.done:
+                yield reading
+        finally:
+            self._readings.remove(reading)
+            if not reading.done:
+                reading.fail(Cancelled())
+        if reading.error is not None:
+            raise reading.error
+
+    def _due_reading(self) -> TextReading | None:
+        """The given texts that the next pass reads; None: it is the turn of answers and prompts."""
+        readings = [one for one in self._readings if not one.done]
+        if not readings:
+            return None
+        reading = min(readings, key=lambda one: (one.priority, one.served))
+        if _outranks(reading.priority, self._running):
+            return reading
+        prompts = [one for one in self._running if one.is_prefilling]
+        if len(prompts) < len(self._running) and self._prompt_seconds > 0:
+            return None
+        turn = reading.priority, reading.served
+        is_first = all(turn <= (one.request.priority, one.served) for one in prompts)
+        return reading if is_first else None
+
+    def _read(self, reading: TextReading) -> bool:
+        """Run a pass over given texts; False if they wait for pages that answers hold."""
+        started = time.perf_counter()
+        reading.served = next(self._passes)
+
+        def checkpoint() -> None:
+            self.between_layers(None)
+            if reading.is_cancelled:
+                raise Cancelled
+
+        alone = not self._running and len(self._readings) == 1 and self._is_unshared
+        seconds = math.inf if alone else self._pass_seconds(reading.priority, self._running)
+        try:
+            most = reading.tokens_at_once(seconds)
+            read = reading.read(most, self._new_sequence, self._has_pages, checkpoint)
+        except BaseException as fault:  # noqa: BLE001  who asked gets it
+            reading.fail(fault)
+            return True
+        if not read:
+            reading.restart()
+            if not self._running and self._is_starved():
+                reading.fail(_out_of_pages())
+            return not self._running
+        seconds = time.perf_counter() - started
+        self._starved_since = 0.0
+        reading.token_seconds = (reading.token_seconds + seconds / sum(read)) / 2
+        self.metrics.on_pass(len(read))
+        self.metrics.embedded_tokens += sum(read)
+        if not all(one.is_prefilling for one in self._running):
+            self._prompt_seconds = min(self._prompt_seconds + seconds, _MOST_OWED_SECONDS)
+        return True
+
+    def _new_sequence(self) -> CachedSequence:
+        return CachedSequence(self.pool, self.context)
+
+    def _has_pages(self, sequence: CachedSequence, tokens: int, more: int) -> bool:
+        """Whether a sequence got pages for some tokens of a text, beside answers with room for all."""
+        if not self.tree.evict(sequence.bytes_to_append(more)) and self._running:
+            return False
+        return self._reserve(sequence, tokens)
 
     # --- schedule -------------------------------------------------------------------------------
 
@@ -344,30 +433,38 @@ class Scheduler:
         """Add a part of a prompt to the rows of answers, unless it is their turn; returns the prompts
         that may be processed now.
         """
+        beside = [one for one, _ in rows]
         if rows and self._prompt_seconds > _BURST_SECONDS:
-            prompts = [one for one in prompts if _outranks(one, rows)]
+            prompts = [one for one in prompts if _outranks(one.request.priority, beside)]
         if prompts:
             prompt = min(prompts, key=lambda one: (one.request.priority, one.served))
-            chunk = self._chunk(prompt, rows)
+            chunk = self._chunk(prompt, beside)
             rows.append((prompt, min(chunk, len(prompt.pending))))
             prompt.served = next(self._passes)
-            prompt.group.was_alone &= len(self._running) == 1
+            prompt.group.was_alone &= len(self._running) == 1 and not self._readings
         return prompts
 
-    def _chunk(self, prompt: RunningSequence, rows: Sequence[tuple[RunningSequence, int]]) -> int:
+    def _chunk(self, prompt: RunningSequence, beside: Sequence[RunningSequence]) -> int:
         """Tokens of a prompt to process in a pass with these answers, by the measured time."""
-        if not rows and self._is_alone:
+        if not beside and self._is_alone:
             return self.runner.chunk
-        seconds = _SHARED_SECONDS if rows or self.is_beside else _CHUNK_SECONDS
-        if rows and _outranks(prompt, rows):
-            seconds = _URGENT_SECONDS
-        fitting = int(seconds / self._token_seconds)
+        fitting = int(self._pass_seconds(prompt.request.priority, beside) / self._token_seconds)
         return min(max(fitting, _SMALLEST_CHUNK), self.runner.chunk)
+
+    def _pass_seconds(self, priority: Priority, beside: Sequence[RunningSequence]) -> float:
+        """How long a pass over a prompt or given texts may take, with these answers beside it."""
+        if beside and _outranks(priority, beside):
+            return _URGENT_SECONDS
+        return _SHARED_SECONDS if beside or self.is_beside else _CHUNK_SECONDS
 
     @property
     def _is_alone(self) -> bool:
-        is_shared = self._is_expected or self.is_beside
-        return len(self._running) == 1 and not self._waiting and not is_shared
+        return len(self._running) == 1 and not self._readings and self._is_unshared
+
+    @property
+    def _is_unshared(self) -> bool:
+        """Whether nothing waits for the pass of what runs."""
+        return not (self._waiting or self._is_expected or self.is_beside)
 
     def _with_pages(
         self, rows: list[tuple[RunningSequence, int]]
@@ -379,11 +476,16 @@ class Scheduler:
         """
         kept: list[tuple[RunningSequence, int]] = []
         for generation, count in rows:
-            while generation in self._running and not self._reserve(generation, count):
+            while generation in self._running and not self._reserve(
+                generation.sequence, count + len(generation.draft)
+            ):
                 if generation.draft:
                     generation.shorten_draft(0)
+                elif any(one.restart() for one in self._readings):
+                    continue
                 elif len(self._running) == 1:
-                    self._wait_for_pages(generation)
+                    if self._is_starved():
+                        self._fail(generation.group, _out_of_pages())
                     return []
                 else:
                     self._preempt()
@@ -392,27 +494,22 @@ class Scheduler:
         self._starved_since = 0.0
         return [row for row in kept if row[0] in self._running]
 
-    def _wait_for_pages(self, generation: RunningSequence) -> None:
-        """Pause for a moment; after some seconds the answer fails."""
+    def _is_starved(self) -> bool:
+        """Pause for a moment while no pages are free; whether it has been so for some seconds."""
         now = time.monotonic()
         self._starved_since = self._starved_since or now
         if now - self._starved_since < _STARVED_SECONDS:
             time.sleep(_POLL_SECONDS)
-            return
+            return False
         self._starved_since = 0.0
-        error = OutOfMemory(
-            "The memory for cached conversations is used up.",
-            "Choose a shorter context in the model's settings, or load the model again.",
-        )
-        self._fail(generation.group, error)
+        return True
 
-    def _reserve(self, generation: RunningSequence, count: int) -> bool:
-        count += len(generation.draft)
+    def _reserve(self, sequence: CachedSequence, count: int) -> bool:
         while True:
             try:
-                generation.sequence.reserve(count)
+                sequence.reserve(count)
             except OutOfPages:
-                if not self.tree.evict(generation.sequence.missing_bytes(count)):
+                if not self.tree.evict(sequence.missing_bytes(count)):
                     return False
             else:
                 return True
@@ -588,6 +685,13 @@ class Scheduler:
         generation.group.emit(event)
 
 
-def _outranks(prompt: RunningSequence, rows: Sequence[tuple[RunningSequence, int]]) -> bool:
-    """Whether a prompt comes before all answers of a pass."""
-    return all(prompt.request.priority < one.request.priority for one, _ in rows)
+def _outranks(priority: Priority, answers: Sequence[RunningSequence]) -> bool:
+    """Whether work of a priority comes before all of these answers."""
+    return all(priority < one.request.priority for one in answers)
+
+
+def _out_of_pages() -> OutOfMemory:
+    return OutOfMemory(
+        "The memory for cached conversations is used up.",
+        "Choose a shorter context in the model's settings, or load the model again.",
+    )

@@ -126,7 +126,7 @@ class LoadedModel:
         )
 
     def new_embedder(self, scheduler: Scheduler | None = None) -> Embedder:
-        """An embedder over the KV pages of a scheduler, or its own."""
+        """An embedder that reads with a scheduler, or with its own."""
         return self._embedder(Result.NORMED, scheduler)
 
     def new_ranker(self, scheduler: Scheduler | None = None) -> Embedder:
@@ -137,20 +137,11 @@ class LoadedModel:
 
     def _embedder(self, result: Result, scheduler: Scheduler | None) -> Embedder:
         runner = Runner(self.decoder, self.cache, result=result)
-        operands = runner, self.tokenizer, self.plan.context
         # Native ops compute a row from that row alone; others are interpreted text by text.
         ops = (used for op, used in self.kernels.items() if op not in _BY_TEXT)
         equal = self.decoder.is_encoder and all(used.split()[0] == "cpu" for used in ops)
-        if scheduler is None:
-            return Embedder(*operands, runner.new_pool(), equal_ops=equal)
-        return Embedder(
-            *operands,
-            scheduler.pool,
-            scheduler.tree,
-            lambda: scheduler.is_busy,
-            lambda: scheduler.metrics,
-            equal_ops=equal,
-        )
+        scheduler = scheduler or self.new_scheduler()
+        return Embedder(scheduler, runner, self.tokenizer, equal_ops=equal)
 
     def new_session(self) -> Session:
         """An empty session over this model's weights."""

@@ -10,7 +10,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from engine.core.cancellation import Awaited
 from engine.core.runner import Runner
+from engine.core.scheduler import Scheduler
 from engine.core.session import Session
 from engine.gguf.reader import GGUFFile
 from engine.messages import CacheType
@@ -73,10 +75,11 @@ def logits_at(session: Session, tokens: Tokens[int], positions: Tokens[int]) -> 
     return torch.cat(rows)[order]
 
 
-def finish(work: Generator[None, None, T]) -> T:
-    """Run work that pauses between passes to its end."""
+def finish(work: Generator[Awaited, None, T], scheduler: Scheduler) -> T:
+    """Run work that awaits passes of a scheduler to its end."""
     while True:
         try:
             next(work)
         except StopIteration as stopped:
             return stopped.value
+        scheduler.step()

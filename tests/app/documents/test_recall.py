@@ -62,7 +62,8 @@ def searched() -> Iterator[tuple[DocumentIndex, dict[str, tuple[float, ...]]]]:
 
     @cache
     def vectors(texts: tuple[str, ...]) -> list[tuple[float, ...]]:
-        return finish(embedder.vectors(embedder.tokens(texts, lambda: None), Pooling.MEAN))
+        work = embedder.vectors(embedder.tokens(texts, lambda: None), Pooling.MEAN)
+        return finish(work, embedder.scheduler)
 
     index = indexed()
     while todo := index.without_vectors(MODEL, 32):

@@ -9,16 +9,18 @@ import torch
 
 import plain_states
 import tiny
-from engine.core import embedding
-from engine.core.embedding import Embedder
-from engine.errors import Cancelled, ModelFileError, OutOfMemory, RequestError
+from answers import GREEDY, Request, alone
+from engine.core import scheduler as scheduling
+from engine.core.handle import RequestHandle
+from engine.core.scheduler import Scheduler
+from engine.errors import Cancelled, EngineError, ModelFileError, OutOfMemory, RequestError
 from engine.loading.loader import LoadedModel, load
-from engine.messages import Pooling
-from engine.state.pages import PagePool, bytes_for
-from engine.state.prefix_tree import PrefixTree
+from engine.messages import Embed, Pooling, Sampling
+from engine.state.pages import bytes_for
 from engine.state.sequence import Sequence
 from sessions import finish
 
+ENDLESS = Sampling(temperature=0, ignore_end=True)
 TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "x", "how are you today? " * 40]
 
 
@@ -41,7 +43,7 @@ def model(path: Path) -> LoadedModel:
 
 def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tuple[float, ...]]:
     made = model.new_embedder()
-    return finish(made.vectors(made.tokens(texts), pooling))
+    return finish(made.vectors(made.tokens(texts), pooling), made.scheduler)
 
 
 POOLED = [pooling for pooling in Pooling if pooling is not Pooling.NONE]
@@ -134,116 +136,128 @@ def test_a_model_without_finite_numbers_is_refused(tmp_path: Path) -> None:
 
 def test_a_cancelled_text_gives_its_pages_back(model: LoadedModel) -> None:
     scheduler = model.new_scheduler()
-    made = model.new_embedder(scheduler)
+    made, handle = model.new_embedder(scheduler), RequestHandle(Embed(()), print)
     calls = 0
 
-    def checkpoint() -> None:
+    def between_layers(answering: Scheduler | None) -> None:
         nonlocal calls
+        assert answering is None
         calls += 1
         if calls == 4:
-            raise Cancelled
+            handle.cancel()
 
+    scheduler.between_layers = between_layers
     with pytest.raises(Cancelled):
-        finish(made.vectors(made.tokens(TEXTS), Pooling.MEAN, checkpoint=checkpoint))
+        finish(made.vectors(made.tokens(TEXTS), Pooling.MEAN, handle=handle), scheduler)
+    assert calls == 4
     assert scheduler.pool.used_bytes == 0
+    assert not scheduler.is_busy or scheduler.step() is None
+    assert not scheduler.is_busy
 
 
-def pools(model: LoadedModel, tokens: int) -> tuple[PagePool, PrefixTree]:
-    """A pool with room for one sequence of so many tokens, and a tree of its pages."""
-    runner = model.new_runner()
-    pool = runner.new_pool(bytes_for(runner.layout, tokens))
-    return pool, PrefixTree(pool)
+def test_texts_that_nobody_waits_for_any_more_are_not_read(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    made = model.new_embedder(scheduler)
+    work = made.vectors(made.tokens(TEXTS), Pooling.MEAN)
+    next(work)
+    work.close()
+    scheduler.step()
+    assert (scheduler.metrics.passes, scheduler.is_busy) == (0, False)
 
 
-def embedder(model: LoadedModel, pool: PagePool, tree: PrefixTree, busy: list[bool]) -> Embedder:
-    own = model.new_embedder()
-    return Embedder(own._runner, model.tokenizer, 1024, pool, tree, lambda: busy[0])
+def scheduler_of(model: LoadedModel, tokens: int) -> Scheduler:
+    """A scheduler whose pool has room for one sequence of so many tokens."""
+    return model.new_scheduler(bytes_for(model.new_runner().layout, tokens))
 
 
 def test_cached_pages_make_room_for_a_text(model: LoadedModel) -> None:
-    pool, tree = pools(model, 512)
-    cached = Sequence(pool, 1024)
+    scheduler = scheduler_of(model, 512)
+    cached = Sequence(scheduler.pool, 1024)
     cached.reserve(512)
     cached.commit([1] * 512)
-    tree.insert("", cached)
+    scheduler.tree.insert("", cached)
     cached.release()
-    made = embedder(model, pool, tree, [False])
-    (found,) = finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST))
+    made = model.new_embedder(scheduler)
+    (found,) = finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST), scheduler)
     assert found == vectors(model, [TEXTS[3]], Pooling.LAST)[0]
 
 
 def test_texts_without_room_for_all_are_read_alone(model: LoadedModel) -> None:
-    pool, tree = pools(model, 256)
-    made = embedder(model, pool, tree, [False])
+    scheduler = scheduler_of(model, 256)
+    made = model.new_embedder(scheduler)
     texts = ["a", "b", "c", "d"]
-    assert finish(made.vectors(made.tokens(texts), Pooling.MEAN)) == vectors(
-        model, texts, Pooling.MEAN
-    )
-    assert pool.used_bytes == 0
+    found = finish(made.vectors(made.tokens(texts), Pooling.MEAN), scheduler)
+    assert found == vectors(model, texts, Pooling.MEAN)
+    assert scheduler.metrics.passes == len(texts)
+    assert scheduler.pool.used_bytes == 0
 
 
 def test_a_text_leaves_the_last_pages_to_answers(model: LoadedModel) -> None:
-    pool, tree = pools(model, 768)
-    answer = Sequence(pool, 1024)
-    busy = [True]
-    made = embedder(model, pool, tree, busy)
+    scheduler = scheduler_of(model, 768)
+    made = model.new_embedder(scheduler)
     made._runner.chunk = 96  # tokens: the first pass takes one page
     work = made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST)
     next(work)
-    held = pool.used_bytes
-    answer.reserve(512)
-    next(work)
-    assert pool.used_bytes < held + pool.layout.bytes_per_page * 2  # its own were given back
-    answer.release()
-    busy[0] = False
-    (found,) = finish(work)
-    (expected,) = vectors(model, [TEXTS[3]], Pooling.LAST)
+    scheduler.step()
+    assert scheduler.pool.used_bytes > 0
+    request = Request(tuple(range(5, 45)) * 16, GREEDY, max_tokens=50)
+    expected = alone(model, request).tokens
+    answer = scheduler.submit(request)
+    (found,) = finish(work, scheduler)
+    assert answer.done, "the text waited for its pages"
+    assert answer.answers[0] == expected
+    (wanted,) = vectors(model, [TEXTS[3]], Pooling.LAST)
     # The reference gives other bits where a text is cut elsewhere.
-    assert found == expected or found == pytest.approx(expected, abs=1e-5)
+    assert found == wanted or found == pytest.approx(wanted, abs=1e-5)
 
 
-def test_a_text_waits_for_the_pages_of_answers(
+def test_a_text_waits_for_pages_that_are_being_saved(
     model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding, "_STARVED_SECONDS", 0.05)
-    pool, tree = pools(model, 512)
-    answer = Sequence(pool, 1024)
-    answer.reserve(300)
-    busy = [True]
-    made = embedder(model, pool, tree, busy)
+    monkeypatch.setattr(scheduling, "_STARVED_SECONDS", 0.05)
+    scheduler = scheduler_of(model, 512)
+    saved = Sequence(scheduler.pool, 1024)
+    saved.reserve(300)
+    made = model.new_embedder(scheduler)
     work = made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST)
-    for _ in range(50):
-        next(work)
-    busy[0] = False
-    answer.release()
-    assert finish(work) == vectors(model, [TEXTS[3]], Pooling.LAST)
-    answer.reserve(300)  # nobody gives these back
+    next(work)
+    for _ in range(3):
+        scheduler.step()
+    saved.release()
+    assert finish(work, scheduler) == vectors(model, [TEXTS[3]], Pooling.LAST)
+    saved.reserve(300)  # nobody gives these back
     with pytest.raises(OutOfMemory):
-        finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST))
+        finish(made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST), scheduler)
 
 
 @pytest.mark.parametrize("pooling", Pooling)
 def test_passes_are_short_beside_answers_and_change_no_bit(
     model: LoadedModel, monkeypatch: pytest.MonkeyPatch, pooling: Pooling
 ) -> None:
-    monkeypatch.setattr(embedding, "_SHARED_SECONDS", 0.0)
-    own = model.new_embedder()
-    made = embedder(model, own._pool, PrefixTree(own._pool), [True])
+    monkeypatch.setattr(scheduling, "_SHARED_SECONDS", 0.0)
+    scheduler = model.new_scheduler()
+    made = model.new_embedder(scheduler)
+    answer = scheduler.submit(Request((1, 2, 3), ENDLESS, max_tokens=900, stop_loops=False))
+    scheduler.step()
     texts = made.tokens(TEXTS)
-    work, passes, found = made.vectors(texts, pooling), 0, []
-    while True:
-        try:
-            next(work)
-            passes += 1
-        except StopIteration as ended:
-            found = ended.value
-            break
+    handle = RequestHandle(Embed(()), print)
+    found = finish(made.vectors(texts, pooling, handle=handle), scheduler)
     assert found == vectors(model, TEXTS, pooling)
-    if own._runner.has_equal_bits():
-        assert passes >= sum(map(len, texts)) // 16
+    assert not answer.done
+    if made._runner.has_equal_bits():
+        assert scheduler.metrics.passes >= sum(map(len, texts)) // 16
 
 
-def test_short_texts_are_read_together_where_that_changes_no_bit(model: LoadedModel) -> None:
-    made = model.new_embedder()
-    passes = sum(1 for _ in made.vectors(made.tokens(["a", "b", "c"]), Pooling.LAST))
-    assert passes == (1 if model.new_runner().is_recorded else 3)
+def test_texts_end_when_their_scheduler_does(model: LoadedModel) -> None:
+    scheduler = model.new_scheduler()
+    made = model.new_embedder(scheduler)
+    made._runner.chunk = 96
+    for end in (scheduler.leave_device, lambda: scheduler.stop(EngineError("the GPU failed", ""))):
+        work = made.vectors(made.tokens([TEXTS[3]]), Pooling.LAST)
+        next(work)
+        scheduler.step()
+        assert scheduler.pool.used_bytes > 0
+        end()
+        with pytest.raises(EngineError, match="GPU failed"):
+            next(work)
+        assert (scheduler.pool.used_bytes, scheduler.is_busy) == (0, False)

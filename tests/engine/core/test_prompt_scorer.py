@@ -9,11 +9,13 @@ import torch
 
 import tiny
 from answers import Request, prompt
+from engine.core.handle import RequestHandle
 from engine.core.prompt_scorer import PromptScorer
 from engine.core.scheduler import Scheduler
 from engine.errors import Cancelled, PromptTooLong, RequestError
 from engine.loading.loader import LoadedModel, load
-from engine.messages import Sampling, TokenLogprobs
+from engine.messages import Sampling, Score, TokenLogprobs
+from sessions import finish
 
 TEXT = prompt(300)
 
@@ -25,16 +27,9 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def scored(
-    model: LoadedModel, scheduler: Scheduler, ids: list[int], most: int = 2, steps: bool = False
+    model: LoadedModel, scheduler: Scheduler, ids: list[int], most: int = 2
 ) -> list[TokenLogprobs]:
-    work = PromptScorer(scheduler, model.tokenizer).score(ids, most)
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
-        if steps:
-            scheduler.step()
+    return finish(PromptScorer(scheduler, model.tokenizer).score(ids, most), scheduler)
 
 
 def check(model: LoadedModel, found: list[TokenLogprobs], ids: list[int], most: int = 2) -> None:
@@ -69,7 +64,7 @@ def test_beside_an_answer_both_are_as_alone(model: LoadedModel) -> None:
     while not expected.done:
         alone.step()
     ticket = beside.submit(Request(prompt(20), sampling, max_tokens=40, stop_loops=False))
-    check(model, scored(model, beside, TEXT, steps=True), TEXT)
+    check(model, scored(model, beside, TEXT), TEXT)
     while not ticket.done:
         beside.step()
     assert ticket.answers == expected.answers
@@ -77,15 +72,11 @@ def test_beside_an_answer_both_are_as_alone(model: LoadedModel) -> None:
 
 def test_cancelling_frees_its_pages(model: LoadedModel) -> None:
     scheduler = model.new_scheduler()
-
-    def cancel() -> None:
-        raise Cancelled
-
-    work = PromptScorer(scheduler, model.tokenizer).score(TEXT, 1, checkpoint=cancel)
+    handle = RequestHandle(Score(TEXT), print)
+    scheduler.between_layers = lambda answering: handle.cancel()
     with pytest.raises(Cancelled):
-        next(work)
-    scheduler.tree.clear()
-    assert scheduler.pool.allocated_bytes == 0
+        finish(PromptScorer(scheduler, model.tokenizer).score(TEXT, 1, handle=handle), scheduler)
+    assert scheduler.pool.used_bytes == 0
 
 
 def test_texts_that_cannot_be_scored_are_refused(model: LoadedModel) -> None:

@@ -24,7 +24,8 @@ TEMPLATE = (
 
 def scores(model: LoadedModel, query: str, documents: list[str]) -> list[float]:
     made = model.new_ranker()
-    return finish(made.scores(made.pairs(query, documents, model.rank_template)))
+    work = made.scores(made.pairs(query, documents, model.rank_template))
+    return finish(work, made.scheduler)
 
 
 @pytest.mark.parametrize("dense", [False, True])

@@ -45,7 +45,7 @@ def test_vectors_are_llamacpps(name: str, tmp_path: Path) -> None:
     assert model.pooling is Pooling.MEAN
     embedder = model.new_embedder()
     for pooling, expected in zip((Pooling.MEAN, Pooling.LAST), RECORDED[name], strict=True):
-        (found,) = finish(embedder.vectors([IDS], pooling))
+        (found,) = finish(embedder.vectors([IDS], pooling), embedder.scheduler)
         assert found[:6] == pytest.approx(expected, abs=5e-4)
 
 
@@ -54,7 +54,9 @@ def test_a_split_model_with_convolutions_computes_the_same(tmp_path: Path) -> No
     whole = load(path, backend="reference", embeddings=True).new_embedder()
     parts = [("reference", 1), ("torch:cpu", 0)]
     split = load(path, parts=parts, embeddings=True).new_embedder()
-    one, other = (finish(each.vectors([IDS], Pooling.MEAN))[0] for each in (whole, split))
+    one, other = (
+        finish(each.vectors([IDS], Pooling.MEAN), each.scheduler)[0] for each in (whole, split)
+    )
     assert other == pytest.approx(one, abs=1e-4)
 
 

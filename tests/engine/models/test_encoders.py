@@ -25,7 +25,7 @@ ARCHITECTURES = ["bert", "nomic-bert"]
 
 def vectors(model: LoadedModel, texts: list[str], pooling: Pooling) -> list[tuple[float, ...]]:
     made = model.new_embedder()
-    return finish(made.vectors(made.tokens(texts), pooling))
+    return finish(made.vectors(made.tokens(texts), pooling), made.scheduler)
 
 
 @pytest.mark.parametrize("types", [0, 1, 2])
@@ -71,7 +71,8 @@ def test_short_texts_are_read_together_and_have_the_bits_that_they_have_alone(
     texts = ["a", "hello there", "b c d", "the quick brown fox jumps", "e"] * 5
     made = model.new_embedder()
     ids = made.tokens(texts)
-    passes = sum(1 for _ in made.vectors(ids, Pooling.MEAN))
+    finish(made.vectors(ids, Pooling.MEAN), made.scheduler)
+    passes = made.scheduler.metrics.passes
     assert passes <= -(-sum(map(len, ids)) // (model.plan.context - max(map(len, ids)))) + 1
     batch = vectors(model, texts, Pooling.MEAN)
     assert batch == [vectors(model, [text], Pooling.MEAN)[0] for text in texts]
@@ -192,7 +193,8 @@ def test_with_any_key_damaged_it_works_or_fails_with_one_sentence(
             model = load(path, embeddings=True)
             vectors(model, ["the old tree", "a"], Pooling.MEAN)
             made = model.new_ranker()
-            finish(made.scores(made.pairs("a", ["hello"], model.rank_template)))
+            work = made.scores(made.pairs("a", ["hello"], model.rank_template))
+            finish(work, made.scheduler)
         except EngineError as error:
             errors[key] = error
     assert errors or fault == "true"  # some keys are not read, and some are true

@@ -55,7 +55,7 @@ def model(request: pytest.FixtureRequest) -> LoadedModel:
 
 def vectors(model: LoadedModel, texts: tuple[str, ...]) -> torch.Tensor:
     made = model.new_embedder()
-    rows = finish(made.vectors(made.tokens(texts, lambda: None), Pooling.MEAN))
+    rows = finish(made.vectors(made.tokens(texts, lambda: None), Pooling.MEAN), made.scheduler)
     return torch.tensor(rows, dtype=torch.float64)
 
 

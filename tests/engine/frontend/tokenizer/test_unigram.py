@@ -86,7 +86,7 @@ def test_an_encoder_of_it_gives_llamacpps_vector(tmp_path: Path) -> None:
     embedder = model.new_embedder()
     ids = embedder.tokens(["hello the abc"])
     assert ids == [[0, 8, 5, 4, 16, 2]]
-    (found,) = finish(embedder.vectors(ids, Pooling.MEAN))
+    (found,) = finish(embedder.vectors(ids, Pooling.MEAN), embedder.scheduler)
     expected = plain_states.vector(plain_states.bert(plain_states.File(path), ids[0]), "mean")
     assert float(torch.tensor(found) @ expected) >= 0.99999
     recorded = [0.18458, -0.00044, 0.13998, -0.0473, -0.01411, -0.08131, -0.09215, 0.0379]
