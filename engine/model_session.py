@@ -51,20 +51,14 @@ from engine.messages import (
     ComputeLogits,
     ContextPolicy,
     DraftSet,
-    Embed,
-    Embedded,
     Event,
     Forget,
-    LogitsComputed,
     MeasureSpeed,
     MetricsRead,
     ModelLoaded,
-    Rerank,
-    Reranked,
     Restore,
     Save,
     Score,
-    Scored,
     SetAdapters,
     SetDraft,
     SnapshotLoaded,
@@ -81,7 +75,7 @@ from engine.state.disk.folder import snapshots_size
 from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
 from engine.state.pages import bytes_for
-from engine.text_reader import TextReader
+from engine.text_reader import GivenTexts, TextReader
 from kernels.states.kv_pages import KVLayout
 
 log = logging.getLogger(__name__)
@@ -324,32 +318,14 @@ class ModelSession:
         seconds = self._prefill.seconds(stack, cached, total, handle.checkpoint)
         return texts.applied(handle.id, prompt, cached, seconds)
 
-    def embed(
-        self, request: Embed, handle: RequestHandle
-    ) -> Generator[Embedded | Awaited | None, None, None]:
-        """Compute the vectors of texts; yields what it waits for."""
-        return self._reader.embed(request, handle, self._stack_of(request, handle))
-
-    def rerank(
-        self, request: Rerank, handle: RequestHandle
-    ) -> Generator[Reranked | Awaited | None, None, None]:
-        """Score documents; yields what it waits for."""
-        return self._reader.rerank(request, handle, self._stack_of(request, handle))
-
-    def score(
-        self, request: Score, handle: RequestHandle
-    ) -> Generator[Scored | Awaited | None, None, None]:
-        """Score the tokens of a text; yields what it waits for."""
-        self._refuse_without_answers()
-        return self._reader.score(request, handle, self._stack_of(request, handle))
-
-    def compute_logits(
-        self, request: ComputeLogits, handle: RequestHandle
-    ) -> Generator[LogitsComputed | Awaited | None, None, None]:
-        """Compute the logits after tokens of a text, which a model that scores documents has too."""
-        if self.model.decoder.is_encoder:
+    def read_given(
+        self, request: GivenTexts, handle: RequestHandle
+    ) -> Generator[Event | Awaited | None, None, None]:
+        """Answer a request that has the model read given texts; yields what it waits for."""
+        has_logits = not self.model.decoder.is_encoder  # also a model that scores documents
+        if isinstance(request, Score) or (isinstance(request, ComputeLogits) and not has_logits):
             self._refuse_without_answers()
-        return self._reader.logits(request, handle, self._stack_of(request, handle))
+        return self._reader.read(request, handle, self._stack_of(request, handle))
 
     def measure_speed(
         self, request: MeasureSpeed, handle: RequestHandle
@@ -359,9 +335,7 @@ class ModelSession:
         stack = self._stack_of(request, handle)
         return measured(self.model, request, handle.id, stack, handle.checkpoint)
 
-    def _stack_of(
-        self, request: Embed | Rerank | Score | ComputeLogits | MeasureSpeed, handle: RequestHandle
-    ) -> Stack:
+    def _stack_of(self, request: GivenTexts | MeasureSpeed, handle: RequestHandle) -> Stack:
         """The adapters that a request names, or the current ones."""
         return self._adapters.stack_of(request.adapters, handle.checkpoint)
 

@@ -19,12 +19,15 @@ from engine.messages import (
     ComputeLogits,
     Embed,
     Embedded,
+    Event,
     LogitsComputed,
     Rerank,
     Reranked,
     Score,
     Scored,
 )
+
+GivenTexts = Embed | Rerank | Score | ComputeLogits
 
 
 class TextReader:
@@ -36,10 +39,29 @@ class TextReader:
         self._ranker = model.new_ranker(scheduler) if model.decoder.ranking else None
         self._scorer = PromptScorer(scheduler, model.tokenizer)
 
-    def embed(
+    def read(
+        self, request: GivenTexts, handle: RequestHandle, stack: Stack
+    ) -> Generator[Event | Awaited | None, None, None]:
+        """Answer a request; yields what it waits for, and the event."""
+        match request:
+            case Embed():
+                yield (yield from self._embed(request, handle, stack))
+            case Rerank():
+                yield (yield from self._rerank(request, handle, stack))
+            case Score():
+                ids = yield from self._ids(request.text, handle)
+                work = self._scorer.score(ids, request.logprobs, stack, handle, request.start)
+                yield Scored(handle.id, tuple((yield from work)))
+            case ComputeLogits():
+                ids = yield from self._ids(request.text, handle)
+                wanted, most = request.positions, request.most
+                shows = request.with_pieces
+                work = self._scorer.logits(ids, wanted, most, stack, handle, with_pieces=shows)
+                yield LogitsComputed(handle.id, tuple((yield from work)))
+
+    def _embed(
         self, request: Embed, handle: RequestHandle, stack: Stack
-    ) -> Generator[Embedded | Awaited | None, None, None]:
-        """Compute the vectors of texts; yields what it waits for."""
+    ) -> Generator[Awaited | None, None, Embedded]:
         cut: list[None] = []
         on_cut = partial(cut.append, None) if request.cuts else None
         encode = partial(self._embedder.tokens, request.texts, on_cut)
@@ -47,40 +69,16 @@ class TextReader:
         pooling = request.pooling or self._model.pooling
         vectors = yield from self._embedder.vectors(texts, pooling, stack, handle)
         counts = tuple(map(len, texts))
-        yield Embedded(handle.id, tuple(vectors), sum(counts), pooling, counts, len(cut))
+        return Embedded(handle.id, tuple(vectors), sum(counts), pooling, counts, len(cut))
 
-    def rerank(
+    def _rerank(
         self, request: Rerank, handle: RequestHandle, stack: Stack
-    ) -> Generator[Reranked | Awaited | None, None, None]:
-        """Score documents; yields what it waits for."""
+    ) -> Generator[Awaited | None, None, Reranked]:
         ranker = self._ranker or self._model.new_ranker()
         encode = partial(ranker.pairs, request.query, request.documents, self._model.rank_template)
         pairs = yield from in_background(encode, "documents", handle.checkpoint)
         scores = yield from ranker.scores(pairs, stack, handle)
-        yield Reranked(handle.id, tuple(scores), sum(map(len, pairs)))
-
-    def score(
-        self, request: Score, handle: RequestHandle, stack: Stack
-    ) -> Generator[Scored | Awaited | None, None, None]:
-        """Score the tokens of a text; yields what it waits for."""
-        ids = yield from self._ids(request.text, handle)
-        work = self._scorer.score(ids, request.logprobs, stack, handle, request.start)
-        yield Scored(handle.id, tuple((yield from work)))
-
-    def logits(
-        self, request: ComputeLogits, handle: RequestHandle, stack: Stack
-    ) -> Generator[LogitsComputed | Awaited | None, None, None]:
-        """Compute the logits after tokens of a text; yields what it waits for."""
-        ids = yield from self._ids(request.text, handle)
-        work = self._scorer.logits(
-            ids,
-            request.positions,
-            request.most,
-            stack,
-            handle,
-            with_pieces=request.with_pieces,
-        )
-        yield LogitsComputed(handle.id, tuple((yield from work)))
+        return Reranked(handle.id, tuple(scores), sum(map(len, pairs)))
 
     def _ids(
         self, text: str | tuple[int, ...], handle: RequestHandle

@@ -479,14 +479,8 @@ class Loop:
                 return session.save_snapshot(request, handle)
             case CountTokens() | Tokenize() | Detokenize() | ApplyTemplate():
                 return session.read_text(request, handle)
-            case Embed():
-                return session.embed(request, handle)
-            case Rerank():
-                return session.rerank(request, handle)
-            case Score():
-                return session.score(request, handle)
-            case ComputeLogits():
-                return session.compute_logits(request, handle)
+            case Embed() | Rerank() | Score() | ComputeLogits():
+                return session.read_given(request, handle)
             case MeasureSpeed():
                 return session.measure_speed(request, handle)
             case Metrics():
