@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from kernels.backend import reference
 from kernels.cuda import attention as pages
 from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
 from kernels.gpu.ops import GpuOps
 from kernels.ops import Activation, Kernel, Recurrence
-from kernels.states.kv_pages import PagedKV
+from kernels.states.kv_pages import PageTable
 from kernels.weights.weight import Weight
 
 
-class CudaOps(GpuOps):
+class CudaOps(GpuOps[CudaHeads]):
     """Launches of the Triton kernels."""
 
     store = weights.STORE
+    heads = CudaHeads
     macs = 1_000_000_000_000  # at 20 TFLOP/s, which any GPU that Triton supports has
     most_channels = pages.MOST_CHANNELS
 
     def table(self, device: torch.device) -> dict[tuple[str, str], Kernel]:
         """Those of all GPUs, and of layers with a state of fixed size."""
         more = {
-            "attention_any": self.attention_any,
+            "attention_any": self.attention,
             "gated_any": self.gated_any,
             "short_conv": self.short_conv,
             "recurrence": self.recurrence,
@@ -84,39 +82,10 @@ class CudaOps(GpuOps):
         return out
 
     def launch_attention(
-        self,
-        q: Tensor,
-        kv: PagedKV,
-        position: int,
-        scale: float,
-        window: int,
-        cap: float,
-        out: Tensor,
+        self, one: CudaHeads, q: Tensor, table: PageTable, position: int, out: Tensor
     ) -> None:
-        one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
-        places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
-        pages.attend_rows(one, q.reshape(out.shape), places, position, out)
-
-    def attention_any(
-        self,
-        q: Tensor,
-        kv: PagedKV,
-        position: int,
-        scale: float,
-        window: int,
-        cap: float,
-        sinks: Tensor,
-    ) -> Tensor:
-        """Attention over KV pages with sinks, of queries [T, H, C] that were rotated before."""
-        if q.shape[2] > self.most_channels:
-            return reference.attention(q, kv, position, scale, window, cap, sinks)
-        out = torch.empty(len(q), q.shape[1] * q.shape[2], device=q.device)
-        if len(q):
-            one = CudaHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
-            places = pages.addresses([kv.table], len(kv.table))[0].to(q.device)
-            query = q.reshape(out.shape)
-            pages.attend_rows(replace(one, sinks=sinks), query, places, position, out)
-        return out
+        places = pages.addresses([table], len(table))[0].to(q.device)
+        pages.attend_rows(one, q, places, position, out)
 
     # --- layers with a state of fixed size --------------------------------------------------------
 

@@ -62,11 +62,18 @@ class Heads:
 
     @classmethod
     def rotated(
-        cls, layer: PageLayer, heads: int, scale: float, window: int, cap: float, like: Tensor
+        cls,
+        layer: PageLayer,
+        q: Tensor,
+        scale: float,
+        window: int,
+        cap: float,
+        sinks: Tensor | None,
     ) -> Self:
-        """Heads whose queries have their norm and RoPE already; `like` is on their device."""
-        nothing = torch.empty(0, device=like.device)
-        return cls(layer, heads, None, None, 0.0, nothing, False, 1.0, scale, window, cap)
+        """Heads whose queries [T, H, C] have their norm and RoPE already."""
+        nothing, H = torch.empty(0, device=q.device), q.shape[1]
+        scores = scale, window, cap
+        return cls(layer, H, None, None, 0.0, nothing, False, 1.0, *scores, sinks=sinks)
 
     @property
     def kv_heads(self) -> int:

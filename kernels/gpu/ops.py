@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from kernels.backend import reference
+from kernels.gpu.heads import Heads
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import WeightStore
 from kernels.ops import Activation
-from kernels.states.kv_pages import PagedKV
+from kernels.states.kv_pages import PagedKV, PageTable
 from kernels.weights import formats
 from kernels.weights.weight import Weight
 
@@ -25,10 +27,14 @@ def has_kernel(op: str, format: str) -> bool:
     return (op in WEIGHT_OPS and format in FORMATS) or op in OTHER_OPS
 
 
-class GpuOps(ABC):
+H = TypeVar("H", bound=Heads)
+
+
+class GpuOps(ABC, Generic[H]):
     """The ops of `kernels.ops` on a device; a backend launches kernels with contiguous operands."""
 
     store: WeightStore
+    heads: type[H]
     macs: int  # multiply-adds in about 100 ms
     most_channels = 1 << 16  # of a head whose attention has a kernel
 
@@ -84,16 +90,9 @@ class GpuOps(ABC):
 
     @abstractmethod
     def launch_attention(
-        self,
-        q: Tensor,
-        kv: PagedKV,
-        position: int,
-        scale: float,
-        window: int,
-        cap: float,
-        out: Tensor,
+        self, one: H, q: Tensor, table: PageTable, position: int, out: Tensor
     ) -> None:
-        """out [T, H * C] f32 = attention of rotated queries [T, H, C] to pages."""
+        """out [T, H * C] f32 = attention of rotated queries [T, H * C] to pages."""
 
     # --- ops ------------------------------------------------------------------------------------
 
@@ -147,15 +146,23 @@ class GpuOps(ABC):
         return out
 
     def attention(
-        self, q: Tensor, kv: PagedKV, position: int, scale: float, window: int, cap: float
+        self,
+        q: Tensor,
+        kv: PagedKV,
+        position: int,
+        scale: float,
+        window: int,
+        cap: float,
+        sinks: Tensor | None = None,
     ) -> Tensor:
         """Attention over KV pages, of queries [T, H, C] that were rotated before."""
         tokens, heads, width = q.shape
         if width > self.most_channels:
-            return reference.attention(q, kv, position, scale, window, cap)
+            return reference.attention(q, kv, position, scale, window, cap, sinks)
         out = torch.empty(tokens, heads * width, device=q.device)
         if tokens:
-            self.launch_attention(q, kv, position, scale, window, cap, out)
+            one = self.heads.rotated(kv.layer, q, scale, window, cap, sinks)
+            self.launch_attention(one, q.reshape(out.shape), kv.table, position, out)
         return out
 
     def attention_bytes(

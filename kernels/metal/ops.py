@@ -14,14 +14,15 @@ from kernels.metal import attention as pages
 from kernels.metal.arena import Arena
 from kernels.metal.attention import MetalHeads
 from kernels.ops import Activation
-from kernels.states.kv_pages import PagedKV
+from kernels.states.kv_pages import PageTable
 from kernels.weights.weight import Weight
 
 
-class MetalOps(GpuOps):
+class MetalOps(GpuOps[MetalHeads]):
     """Launches of the shaders."""
 
     store = weights.STORE
+    heads = MetalHeads
     macs = 50_000_000_000  # at 1 TFLOP/s, about half of what the slowest GPU of Apple has
 
     def table(self, device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
@@ -60,18 +61,10 @@ class MetalOps(GpuOps):
         elementwise.gated_launch(gate, up, activation, out)()
 
     def launch_attention(
-        self,
-        q: Tensor,
-        kv: PagedKV,
-        position: int,
-        scale: float,
-        window: int,
-        cap: float,
-        out: Tensor,
+        self, one: MetalHeads, q: Tensor, table: PageTable, position: int, out: Tensor
     ) -> None:
-        one = MetalHeads.rotated(kv.layer, q.shape[1], scale, window, cap, q)
-        count = len(kv.table)
-        found = arena.places([kv.table], count) or arena.places([arena.copied(kv.table)], count)
+        count = len(table)
+        found = arena.places([table], count) or arena.places([arena.copied(table)], count)
         assert found is not None, "pages of one buffer"
-        table = torch.tensor(found.entries[0]).to(q.device)
-        pages.attend_rows(one, q.reshape(out.shape), table, found.chunks, position, out)
+        entries = torch.tensor(found.entries[0]).to(q.device)
+        pages.attend_rows(one, q, entries, found.chunks, position, out)
