@@ -1,8 +1,8 @@
 """Jinja sandbox with resource limits, for untrusted chat templates from model files.
 
 Jinja's sandbox blocks access to Python's internals, but not `"x" * 10 ** 9` or nested loops. So
-each loop iteration, call, filter, operator and literal is charged to a Budget of steps, CPU time, bytes
-and value sizes before it runs. The size checks bound the time of every single operation, so no
+each loop iteration, call, filter, operator and literal is charged to a Budget of CPU time, bytes and
+value sizes before it runs. The size checks bound the time of every single operation, so no
 watchdog thread or signal is needed.
 """
 

@@ -428,7 +428,6 @@ class ChatTemplate:
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
             bytes_left=96_000_000 + 64 * characters,
-            steps_left=400_000 + 2_000 * len(messages),
             seconds=1.0 + 0.005 * len(messages),  # some templates have nested loops over the turns
         )
         if self._compiled is None:
