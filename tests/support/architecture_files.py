@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -199,15 +200,7 @@ def write(
     `words` are the keys of its tokenizer, by default those of none; `values` gives the weights of a
     tensor by its name and shape, by default `weights`.
     """
-    writer = GGUFWriter(path, skeleton.architecture)
-    writer.kv_data[0].clear()
-    for key, (kind, value) in skeleton.metadata.items():
-        if kind.endswith("[]"):
-            writer.add_key_value(key, value, GGUFValueType.ARRAY, GGUFValueType[kind[:-2]])
-        else:
-            writer.add_key_value(key, value, GGUFValueType[kind])
-    for key, value in (words or {"tokenizer.ggml.model": "no_vocab"}).items():
-        tiny.add_key(writer, key, value)
+    writer = _writer(skeleton, path, words)
     for name, shape in skeleton.tensors.items():
         found = (values or weights)(name, shape)
         if values is None and skeleton.architecture in _CALMED and name.endswith(_LAST_OF_PARTS):
@@ -218,6 +211,36 @@ def write(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def write_empty(skeleton: Skeleton, path: Path) -> Path:
+    """Write the model with weights of zero, which take no room on the disk."""
+    writer = _writer(skeleton, path)
+    size = 0
+    for name, shape in skeleton.tensors.items():
+        of_one = 4 * math.prod(shape)
+        writer.add_tensor_info(name, shape, np.dtype(np.float32), of_one)
+        size += writer.ggml_pad(of_one, writer.data_alignment)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    os.truncate(path, writer.ggml_pad(path.stat().st_size, writer.data_alignment) + size)
+    return path
+
+
+def _writer(skeleton: Skeleton, path: Path, words: dict[str, Any] | None = None) -> GGUFWriter:
+    """A writer with all keys of the model."""
+    writer = GGUFWriter(path, skeleton.architecture)
+    writer.kv_data[0].clear()
+    for key, (kind, value) in skeleton.metadata.items():
+        if kind.endswith("[]"):
+            writer.add_key_value(key, value, GGUFValueType.ARRAY, GGUFValueType[kind[:-2]])
+        else:
+            writer.add_key_value(key, value, GGUFValueType[kind])
+    for key, value in (words or {"tokenizer.ggml.model": "no_vocab"}).items():
+        tiny.add_key(writer, key, value)
+    return writer
 
 
 def weights(name: str, shape: Sequence[int]) -> Rows:
