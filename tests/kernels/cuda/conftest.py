@@ -1,4 +1,4 @@
-"""Marks of all tests of the Triton kernels, which run in Triton's interpreter."""
+"""Marks and a fixture of tests of the Triton kernels, which run in Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -14,3 +14,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::RuntimeWarning"))
+
+
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter runs the programs of a launch one after the other: fewer, larger ones."""
+    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
+    monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
+    monkeypatch.setattr("kernels.cuda.experts._ROWS", 128)

@@ -23,7 +23,7 @@ from kernels.states.kv_pages import KVLayout
 from kernels.weights.formats import by_name
 from kernels.weights.weight import Weight
 
-pytestmark = pytest.mark.sweep
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("few_programs")]
 
 MOST_ERROR = 5e-4
 HERE = torch.device("cpu")
@@ -113,7 +113,10 @@ def test_rare_mixtures_are_the_references(
     check_close(lowered.buffers["x"][:tokens], wanted, MOST_ERROR)
 
 
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "F16", "MXFP4"])
+# Every format is unpacked in test_products.py, by the same functions.
+@pytest.mark.parametrize(
+    "name", ["Q8_0", pytest.param("Q4_K", marks=pytest.mark.slow), "F16", "MXFP4"]
+)
 def test_a_mixture_is_the_references(
     name: str, even_rows: MakeRows, random: torch.Generator
 ) -> None:

@@ -27,18 +27,10 @@ from kernels.programs.program import Program
 from kernels.states.kv_pages import PAGE_TOKENS
 from launch_names import launches
 
-pytestmark = pytest.mark.sweep
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("few_programs")]
 
 BACKEND = cuda.backend_on(torch.device("cpu"))
 MOST_ERROR = 5e-4
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter runs the programs of a launch one after the other: fewer, larger ones."""
-    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
-    monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
-    monkeypatch.setattr("kernels.cuda.experts._ROWS", 128)
 
 
 def hybrid(name: str, backend: Backend = BACKEND) -> tuple[Program, PagePool]:

@@ -33,7 +33,7 @@ from kernels.states.kv_pages import KVLayout, LayerShape
 from kernels.weights.weight import Weight
 from launch_names import launches
 
-pytestmark = pytest.mark.sweep
+pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("few_programs")]
 
 MOST_ERROR = 5e-4
 BACKEND = cuda.backend_on(torch.device("cpu"))
@@ -92,14 +92,6 @@ def opened(path: Path) -> LoadedModel:
 def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     path = tmp_path_factory.mktemp("model") / "m.gguf"
     return loaded(path, architecture="qwen3", format="Q8_0", layers=2)
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter runs the programs of a launch one after the other: fewer, larger ones."""
-    monkeypatch.setattr("kernels.cuda.attention.MOST_SPLITS", 2)
-    monkeypatch.setattr("kernels.cuda.launch._ROWS", 128)
-    monkeypatch.setattr("kernels.cuda.experts._ROWS", 128)
 
 
 def test_a_model_is_recorded(model: LoadedModel) -> None:
@@ -271,9 +263,11 @@ SOME_ARCHITECTURES = ("qwen3moe", "starcoder2", "qwen35", "lfm2")
     ],
 )
 def test_steps_of_every_architecture(architecture: str, tmp_path: Path) -> None:
-    path = every_architecture.write(architecture, tmp_path / "m.gguf", context=64, window=16)
-    decoding = Decoding(opened(path))
-    assert isinstance(opened(path).new_runner().recorded(NO_ADAPTERS), Recorded)
+    made = opened(
+        every_architecture.write(architecture, tmp_path / "m.gguf", context=64, window=16)
+    )
+    assert isinstance(made.new_runner().recorded(NO_ADAPTERS), Recorded)
+    decoding = Decoding(made)
     decoding.check([decoding.sequence(5, 6, 7), decoding.sequence(4)], 9)
 
 
