@@ -18,10 +18,9 @@ import oracle
 
 ORIGIN, ROWS = golden_families.recorded()
 # Measured: 0.0028 for gemma3 and 0.0001 to 0.0015 for the others, since llama.cpp uses an f16 GELU
-# table and writes logits with 16 bits. Noise of 0.05 moves each case by 0.14 or more.
+# table and writes logits with 16 bits. Noise of 0.05 on them moved each case by 0.14 or more.
 MAX_DIFFERENCE = 0.01
 MOST_KL, LEAST_SAME = 1e-3, 0.99
-NOISE = 0.05
 
 
 def largest_difference(name: str, found: golden_families.LayerKV) -> float:
@@ -43,20 +42,6 @@ def test_logits_agree_with_llamacpp(name: str, tmp_path: Path) -> None:
     found = golden_families.ours(path, ROWS[f"{name}/tokens"].tolist())
     assert (found.argmax(1) == ROWS[f"{name}/best"][:, 0]).mean() >= LEAST_SAME
     assert largest_difference(name, found) <= MAX_DIFFERENCE
-
-
-@pytest.mark.parametrize("name", ORIGIN["figures"])
-def test_the_gate_detects_noise_on_logits(name: str) -> None:
-    best, wanted = ROWS[f"{name}/best"].astype(np.int64), ROWS[f"{name}/logprobs"]
-    vocabulary = 307  # of the tiny models
-    others = with_others(wanted)[:, -1:] - np.log(vocabulary - best.shape[1])
-    rows = np.repeat(others, vocabulary, 1)
-    np.put_along_axis(rows, best, wanted.astype(np.float64), 1)
-    assert largest_difference(name, rows) <= 1e-6
-    for seed in range(8):
-        noisy = rows + np.random.default_rng(seed).normal(0, NOISE, rows.shape)
-        noisy -= np.log(np.exp(noisy).sum(1, keepdims=True))
-        assert largest_difference(name, noisy) > 10 * MAX_DIFFERENCE
 
 
 def test_every_case_was_compared() -> None:

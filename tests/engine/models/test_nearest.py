@@ -34,15 +34,14 @@ _LLAMACPP = """
 """
 NAMES = _LLAMACPP.split()
 RUNNING = ARCHITECTURES | ENCODERS
-REFUSED = [name for name in NAMES if name not in RUNNING]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_known_architecture_has_a_nearest_that_runs(name: str) -> None:
-    found = nearest(name, RUNNING)
-    assert found in RUNNING
-    assert name not in RUNNING or found == name
-    assert nearest(name, {"llama", "bert"})  # whatever else runs
+def test_every_known_architecture_has_a_nearest_that_runs() -> None:
+    for name in NAMES:
+        found = nearest(name, RUNNING)
+        assert found in RUNNING, name
+        assert name not in RUNNING or found == name
+        assert nearest(name, {"llama", "bert"}), name  # whatever else runs
 
 
 @pytest.mark.parametrize(
@@ -75,10 +74,10 @@ def test_a_name_like_no_other_has_no_nearest(tmp_path: Path) -> None:
     assert "such as Llama, Qwen or Gemma" in inspect_model(path).remedy
 
 
-@pytest.mark.parametrize("name", REFUSED)
 def test_info_of_a_refused_architecture_names_it_and_its_contents(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    name = "rwkv7"
     sizes = {f"{name}.block_count": 2, f"{name}.context_length": 512}
     path = tiny.write(tmp_path / "m.gguf", metadata={"general.architecture": name, **sizes})
     assert main(["info", "-m", str(path), "--json"]) == 0
