@@ -22,6 +22,7 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 
 T = TypeVar("T")
+TOKENS = [(37 * at + 11) % 90 for at in range(40)]
 
 
 def open_decoder(path: Path, context: int = 256) -> Decoder:
@@ -59,6 +60,18 @@ def greedy(session: Session, prompt: Tokens[int], tokens: int) -> list[int]:
         answer.append(int(logits.argmax()))
         logits = session.step(answer[-1])
     return answer
+
+
+def read(session: Session, steps: int = 6) -> Tensor:
+    """Logits [T, V] after each of `TOKENS`, prefilled in two chunks, then greedily decoded."""
+    rows = [
+        session.logits(hidden)
+        for piece in (TOKENS[:25], TOKENS[25:])
+        for hidden in session.prefill(piece)
+    ]
+    for _ in range(steps):
+        rows.append(session.step(int(rows[-1][-1].argmax()))[None])
+    return torch.cat(rows)
 
 
 def logits_at(session: Session, tokens: Tokens[int], positions: Tokens[int]) -> Tensor:

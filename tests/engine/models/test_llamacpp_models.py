@@ -53,6 +53,8 @@ def test_logits_are_llamacpps(name: str, backend: str, tmp_path: Path) -> None:
     path = files.write(skeleton.without_scales(), tmp_path / "m.gguf")
     with ops.only(backend):
         session = open_session(path, len(tokens))
+        is_one_program = backend == "cpu" and skeleton.architecture not in OP_BY_OP
+        assert session.runner.is_recorded == is_one_program
         found = {
             f"{length} tokens": files.run(session, tokens[:length])
             for length in files.LENGTHS
@@ -64,14 +66,6 @@ def test_logits_are_llamacpps(name: str, backend: str, tmp_path: Path) -> None:
         expected = rows[: len(inside)]
         assert files.nmse(logits[inside], expected) <= LARGEST_NMSE, way
         assert np.array_equal(logits[inside].argmax(1), expected.argmax(1)), way
-
-
-@pytest.mark.skipif("cpu" not in ops.BACKENDS, reason="no native kernels here")
-@pytest.mark.parametrize("name", RUNNING)
-def test_native_kernels_run_it_as_one_recorded_program(name: str, tmp_path: Path) -> None:
-    path = files.write(MODELS[name].without_scales(), tmp_path / "m.gguf")
-    is_recorded = open_session(path, 8).runner.is_recorded
-    assert is_recorded == (MODELS[name].architecture not in OP_BY_OP)
 
 
 @pytest.mark.parametrize("name", RUNNING)

@@ -33,10 +33,9 @@ from kernels.backend.placement import Placement
 from kernels.backends import BACKENDS
 from kernels.programs.interpreter import Interpreter
 from kernels.weights.weight import Storage
-from sessions import session_over
+from sessions import TOKENS, read, session_over
 
 CONTEXT = 96
-TOKENS = [(37 * at + 11) % 90 for at in range(40)]
 LAYERS = 7
 # As each backend has the weights: packed, and as in the file.
 STORAGE = {"cpu": Storage.BACKEND, "reference": Storage.FILE}
@@ -100,18 +99,6 @@ def read_bytes(session: Session) -> int:
     pager = session.runner.model.pager
     assert isinstance(pager, LayerPager | ExpertPager)
     return pager.read_bytes
-
-
-def read(session: Session, steps: int = 6) -> Tensor:
-    """Logits [T, V] after each token: prefilled in two chunks, then greedily decoded."""
-    rows = [
-        session.logits(hidden)
-        for piece in (TOKENS[:25], TOKENS[25:])
-        for hidden in session.prefill(piece)
-    ]
-    for _ in range(steps):
-        rows.append(session.step(int(rows[-1][-1].argmax()))[None])
-    return torch.cat(rows)
 
 
 def threads_of_pagers() -> list[threading.Thread]:

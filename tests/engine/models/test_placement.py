@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 import oracle
 import tiny
@@ -26,13 +25,12 @@ from kernels.programs.interpreter import Interpreter
 from kernels.programs.program import Program
 from other_device import Elsewhere, MixedDevices, OtherDevice
 from placed import layers_of, open_placed, placement
-from sessions import session_over
+from sessions import TOKENS, read, session_over
 
 pytestmark = pytest.mark.sweep
 
 NATIVE = BACKENDS.get("cpu", BACKENDS["reference"])
 TORCH = torch_backend("cpu")
-TOKENS = [(37 * at + 11) % 90 for at in range(40)]
 
 # Backends of embedding, layers (the last is repeated) and head: n native, t torch.
 PLACEMENTS = ("n nt t", "t tn n", "n tnt n", "t nnt n", "t n n", "n n t", "n t t", "t t n")
@@ -43,18 +41,6 @@ def on(path: Path, text: str, second: str = "cpu") -> Placement:
     backends = {"n": NATIVE, "t": torch_backend(second)}
     embedding, layers, head = text.split()
     return placement(path, backends[embedding], [backends[one] for one in layers], backends[head])
-
-
-def read(session: Session, steps: int = 6) -> Tensor:
-    """Logits [T, V] after each token: prefilled in two chunks, then greedily decoded."""
-    rows = [
-        session.logits(hidden)
-        for piece in (TOKENS[:25], TOKENS[25:])
-        for hidden in session.prefill(piece)
-    ]
-    for _ in range(steps):
-        rows.append(session.step(int(rows[-1][-1].argmax()))[None])
-    return torch.cat(rows)
 
 
 def written(name: str, path: Path) -> Path:
@@ -83,18 +69,18 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("type", [CacheType.F32, CacheType.Q8_0])
-@pytest.mark.parametrize("text", PLACEMENTS)
-def test_a_split_model_answers_as_on_one_backend(path: Path, text: str, type: CacheType) -> None:
+def test_a_split_model_answers_as_on_one_backend(path: Path, type: CacheType) -> None:
     pure = [
         read(open_placed(path, Placement.on(backend, layers_of(path)), type))
         for backend in (NATIVE, TORCH)
     ]
-    found = read(open_placed(path, on(path, text), type))
     # The codes of an 8-bit cache may differ by one where a value lies between two.
     tolerance = 2e-2 if type is CacheType.Q8_0 else 2e-3
-    for wanted in pure:
-        torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
-        assert torch.equal(found.argmax(-1), wanted.argmax(-1))
+    for text in PLACEMENTS:
+        found = read(open_placed(path, on(path, text), type))
+        for wanted in pure:
+            torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+            assert torch.equal(found.argmax(-1), wanted.argmax(-1)), text
 
 
 @pytest.mark.parametrize("format", ["Q4_0", "Q4_K", "Q1_0"])
