@@ -19,7 +19,7 @@ from engine.models import ARCHITECTURES
 from oracle_families import FAMILIES
 
 # Skeletons with layers that the models of `oracle.py` do not have, by what these are.
-_KINDS = {
+KINDS = {
     "qwen35": "qwen35-dense",  # gated delta nets, attention with a gate
     "qwen35moe": "qwen35moe-moe",  # with a shared expert
     "lfm2": "lfm2-dense",  # short convolutions
@@ -35,8 +35,8 @@ _EMBEDDINGS = ("embed", "wte", "lm_head")  # parts of names of tensors with a ro
 
 def write(architecture: str, path: Path, *, context: int, window: int) -> Path:
     """Write a model; layers that have a window get this one."""
-    if architecture in _KINDS:
-        skeleton = architecture_files.recorded()[_KINDS[architecture]]
+    if architecture in KINDS:
+        skeleton = architecture_files.recorded()[KINDS[architecture]]
         skeleton = skeleton.without_scales().without_ranking()
         words = tiny.bpe("qwen3")
         sizes = {"context_length": context, "attention.sliding_window": window}
@@ -69,12 +69,12 @@ def _case(architecture: str) -> oracle.Case:
 
 def names() -> list[str]:
     """Every architecture of `oracle.py`, and one of each other kind."""
-    return sorted({*_recorded(), *_KINDS} & set(ARCHITECTURES))
+    return sorted({*_recorded(), *KINDS} & set(ARCHITECTURES))
 
 
 def is_mixture(architecture: str) -> bool:
     """Whether its model has experts."""
-    return architecture.endswith("moe") or _KINDS.get(architecture, "").endswith("moe")
+    return architecture.endswith("moe") or KINDS.get(architecture, "").endswith("moe")
 
 
 def _recorded() -> set[str]:
