@@ -36,14 +36,12 @@ def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("middle", [0.0, 50.0])
-def test_layer_norm(
-    shape: tuple[int, ...], biased: bool, middle: float, random: torch.Generator
-) -> None:
-    x = torch.randn(shape, generator=random) * 3 + middle
-    weight, bias = (torch.randn(shape[-1], generator=random) for _ in "wb")
-    check_layer_norm(x, weight, bias if biased else None)
+def test_layer_norm(shape: tuple[int, ...], random: torch.Generator) -> None:
+    for middle in (0.0, 50.0):
+        x = torch.randn(shape, generator=random) * 3 + middle
+        weight, bias = (torch.randn(shape[-1], generator=random) for _ in "wb")
+        check_layer_norm(x, weight, bias)
+        check_layer_norm(x, weight, None)
 
 
 @pytest.mark.parametrize("apart", [1e-2, 1e-3, 4e-6, 0.0])
@@ -68,12 +66,12 @@ def test_no_number_is_not_hidden(random: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize("activation", list(Activation))
-@pytest.mark.parametrize("count", [1, 16, 17, 1000])
-def test_activation_alone(activation: Activation, count: int, random: torch.Generator) -> None:
-    x = torch.randn(2, count, generator=random) * 4
-    found = ops.gated(x, None, activation)
+def test_activation_alone(activation: Activation, random: torch.Generator) -> None:
     neutral = 0.0 if activation is Activation.GPT_OSS else 1.0  # its factor is up + 1
-    assert torch.equal(found, ops.gated(x, torch.full_like(x, neutral), activation))
+    for count in (1, 16, 17, 1000):
+        x = torch.randn(2, count, generator=random) * 4
+        found = ops.gated(x, None, activation)
+        assert torch.equal(found, ops.gated(x, torch.full_like(x, neutral), activation)), count
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,12 @@ from paging import stored
 @pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("format", FORMATS.values(), ids=lambda row: row.name)
-@pytest.mark.parametrize("shape", [(5, 512), (256,), (3, 2, 256)])
-def test_a_prepared_weight_holds_what_was_said(
-    backend: str, format: Format, shape: tuple[int, ...]
-) -> None:
-    rows = torch.Size(shape[:-1]).numel()
-    with ops.only(backend):
-        weight = Weight.from_bytes(bytes(rows * format.row_bytes(shape[-1])), format, shape)
-        assert ops.prepare(weight).size_bytes == ops.held_bytes(format, shape)
+def test_a_prepared_weight_holds_what_was_said(backend: str, format: Format) -> None:
+    for shape in ((5, 512), (256,), (3, 2, 256)):
+        rows = torch.Size(shape[:-1]).numel()
+        with ops.only(backend):
+            weight = Weight.from_bytes(bytes(rows * format.row_bytes(shape[-1])), format, shape)
+            assert ops.prepare(weight).size_bytes == ops.held_bytes(format, shape), shape
 
 
 HELD = pytest.mark.parametrize("held", [torch.float32, torch.float16, torch.int8], ids=str)
