@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from blocks import decoded
 from chosen_backend import ops
 from kernels.ops import Activation, Softcap
 from kernels.weights.formats import FORMATS, Format, by_name
@@ -38,30 +37,6 @@ def nmse(got: Tensor, wanted: Tensor) -> float:
     assert got.dtype == torch.float32
     assert got.shape == wanted.shape
     return float((got.double() - wanted).square().sum() / wanted.square().sum())
-
-
-@pytest.mark.sweep
-@pytest.mark.usefixtures("caplog")  # formats without native kernels say so in the log
-@every_format
-def test_linear_multiplies_packed_and_prepared_weights(
-    format: Format, random: torch.Generator, even_rows: LayerKV
-) -> None:
-    tokens, outputs, columns = 3, 17, 3 * max(format.block, 24)
-    rows = even_rows(format, outputs, columns).numpy()
-    x = normal(random, tokens, columns)
-    dense = torch.from_numpy(decoded(format, rows.reshape(-1, format.size))).double()
-    dense = dense.view(outputs, columns)
-    wanted = torch.tensor(
-        [
-            [math.fsum((x[t].double() * dense[n]).tolist()) for n in range(outputs)]
-            for t in range(tokens)
-        ],
-        dtype=torch.float64,
-    )
-    packed = Weight.from_bytes(rows.tobytes(), format, (outputs, columns))
-    with ops.only("reference"):
-        assert nmse(ops.linear(x, packed), wanted) <= TOLERANCE
-        assert nmse(ops.linear(x, ops.prepare(packed)), wanted) <= TOLERANCE
 
 
 @pytest.mark.sweep

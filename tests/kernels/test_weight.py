@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from blocks import decoded
+from chosen_backend import ops
+from gpu_results import check_close
 from kernels.weights.formats import FORMATS, Format, by_name
 from kernels.weights.weight import Weight
 
@@ -48,6 +52,29 @@ def test_decodes_only_the_rows_asked_for(format: Format, random_rows: LayerKV) -
     out = torch.empty(2, columns)
     weight.decode(3, 5, out)
     assert torch.equal(out, dense[3:5])
+
+
+@pytest.mark.sweep
+@every_format
+def test_the_reference_multiplies_packed_and_prepared_weights(
+    format: Format, random: torch.Generator, even_rows: LayerKV
+) -> None:
+    tokens, outputs, columns = 3, 17, 3 * max(format.block, 24)
+    rows = even_rows(format, outputs, columns).numpy()
+    x = torch.randn(tokens, columns, generator=random)
+    dense = torch.from_numpy(decoded(format, rows.reshape(-1, format.size))).double()
+    dense = dense.view(outputs, columns)
+    wanted = torch.tensor(
+        [
+            [math.fsum((x[t].double() * dense[n]).tolist()) for n in range(outputs)]
+            for t in range(tokens)
+        ],
+        dtype=torch.float64,
+    )
+    packed = Weight.from_bytes(rows.tobytes(), format, (outputs, columns))
+    with ops.only("reference"):
+        for weight in (packed, ops.prepare(packed)):
+            check_close(ops.linear(x, weight), wanted, 1e-10)  # only rounding differs
 
 
 @pytest.mark.parametrize(
