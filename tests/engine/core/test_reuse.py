@@ -39,7 +39,11 @@ SOME = (3, 257, 513)  # the last two are pages and one token; 513 is also a chun
 OTHER = [3, 4, 5]  # tokens after the shared prefix that are not reused
 CACHES = pytest.mark.parametrize(
     "type",
-    [CacheType.F32, CacheType.Q8_0, pytest.param(CacheType.F16, marks=pytest.mark.slow)],
+    [
+        CacheType.Q8_0,
+        pytest.param(CacheType.F16, marks=pytest.mark.slow),
+        pytest.param(CacheType.F32, marks=pytest.mark.slow),
+    ],
     ids=lambda type: type.value,
 )
 SEEDED = Sampling(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0, seed=7)
@@ -192,15 +196,7 @@ def test_an_answer_does_not_depend_on_which_prefix_was_reused_at_any_length(
     check_cuts(starter_model, golden, type, length)
 
 
-@pytest.mark.parametrize(
-    "type",
-    [
-        CacheType.Q8_0,
-        pytest.param(CacheType.F16, marks=pytest.mark.slow),
-        pytest.param(CacheType.F32, marks=pytest.mark.slow),
-    ],
-    ids=lambda type: type.value,
-)
+@CACHES
 def test_an_answer_of_a_sliding_window_model_does_not_depend_on_which_prefix_was_reused(
     gemma_model: Path, golden: Path, type: CacheType
 ) -> None:
@@ -256,17 +252,10 @@ def test_each_of_several_answers_is_the_one_that_its_seed_gives_alone(
         assert equal_rows(state(scheduler, text), state(alone, text))
 
 
-@CACHES
-def test_an_answer_does_not_depend_on_those_beside_it(
-    starter_model: Path, golden: Path, type: CacheType
-) -> None:
-    loaded = model(starter_model, type)
-    prompts = [prompt(starter_model, golden, length) for length in (5, 40, 257, 300, 513)]
-    prompts.append([*prompts[3][:270], *OTHER])
+def check_beside(loaded: LoadedModel, requests: Sequence[Request]) -> None:
+    """Compare each of several answers at once with that of an empty scheduler."""
     together = loaded.new_scheduler()
-    requests = [Request(tokens, GREEDY, max_tokens=6 + 5 * at) for at, tokens in enumerate(prompts)]
-    tickets = run_all(together, *requests)
-    for request, ticket in zip(requests, tickets, strict=True):
+    for request, ticket in zip(requests, run_all(together, *requests), strict=True):
         alone = loaded.new_scheduler()
         wanted = answer(alone, request.prompt, max_tokens=request.max_tokens).tokens
         assert ticket.answers[0] == wanted
@@ -274,44 +263,22 @@ def test_an_answer_does_not_depend_on_those_beside_it(
         assert equal_rows(state(together, text), state(alone, text))
 
 
+@CACHES
+def test_an_answer_does_not_depend_on_those_beside_it(
+    starter_model: Path, golden: Path, type: CacheType
+) -> None:
+    prompts = [prompt(starter_model, golden, length) for length in (5, 40, 257, 300, 513)]
+    prompts.append([*prompts[3][:270], *OTHER])
+    requests = [Request(tokens, GREEDY, max_tokens=6 + 5 * at) for at, tokens in enumerate(prompts)]
+    check_beside(model(starter_model, type), requests)
+
+
 def test_an_answer_of_a_sliding_window_model_does_not_depend_on_those_beside_it(
     gemma_model: Path, golden: Path
 ) -> None:
-    loaded = model(gemma_model, CacheType.Q8_0)
     prompts = [prompt(gemma_model, golden, length) for length in (5, 257, 800)]
-    together = loaded.new_scheduler()
     requests = [Request(tokens, GREEDY, max_tokens=12) for tokens in prompts]
-    for request, ticket in zip(requests, run_all(together, *requests), strict=True):
-        alone = loaded.new_scheduler()
-        wanted = answer(alone, request.prompt, max_tokens=12).tokens
-        assert ticket.answers[0] == wanted
-        text = text_of(request.prompt, wanted)
-        assert equal_rows(state(together, text), state(alone, text))
-
-
-@CACHES
-def test_a_preempted_answer_has_the_same_bits(
-    starter_model: Path, golden: Path, type: CacheType
-) -> None:
-    loaded = model(starter_model, type)
-    prompts = [prompt(starter_model, golden, length) for length in (250, 251, 252)]
-    scheduler = loaded.new_scheduler()
-    scheduler.pool.budget_bytes = 5 * scheduler.pool.layout.bytes_per_page  # of 6 in the end
-    requests = [Request(tokens, GREEDY, max_tokens=16) for tokens in prompts]
-    for tokens, ticket in zip(prompts, run_all(scheduler, *requests), strict=True):
-        alone = loaded.new_scheduler()
-        assert ticket.answers[0] == answer(alone, tokens, max_tokens=16).tokens
-
-
-@CACHES
-def test_the_same_prompt_again_gives_the_same_answer(
-    starter_model: Path, golden: Path, type: CacheType
-) -> None:
-    scheduler = model(starter_model, type).new_scheduler()
-    tokens = prompt(starter_model, golden, 129)
-    first = answer(scheduler, tokens, max_tokens=24).tokens
-    for _ in range(2):
-        assert answer(scheduler, tokens, max_tokens=24).tokens == first
+    check_beside(model(gemma_model, CacheType.Q8_0), requests)
 
 
 @CACHES
