@@ -67,10 +67,10 @@ def matches(name: str, text: str) -> bool:
     return re.fullmatch(CONSTRAINTS["regex"].text, text) is not None
 
 
-@pytest.fixture(scope="module", params=[CacheType.F32, CacheType.Q8_0], ids=lambda one: one.value)
-def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     path = tiny.write(tmp_path_factory.mktemp("model") / "tiny.gguf", context=600)
-    return load(path, cache=request.param)
+    return load(path, cache=CacheType.Q8_0)
 
 
 @pytest.fixture
