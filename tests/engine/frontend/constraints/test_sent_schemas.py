@@ -42,9 +42,9 @@ def zod_schema(number: int) -> str:
 
 
 MAKERS: dict[str, tuple[Make, int]] = {
-    "pydantic": (lambda number: text_of(pydantic_schema(random.Random(number))), 1_000),
+    "pydantic": (lambda number: text_of(pydantic_schema(random.Random(number))), 500),
     "zod": (zod_schema, len(ZOD)),
-    "schemars": (lambda number: text_of(schemars_schema(random.Random(number))), 500),
+    "schemars": (lambda number: text_of(schemars_schema(random.Random(number))), 250),
 }
 
 
@@ -111,27 +111,26 @@ def changed(value: Any, chance: random.Random) -> Any:
     return chance.choice([None, True, False, 0, 1, -1, 0.5, "a", "", [], {}, 10**19, [1], {"a": 1}])
 
 
-def check(walker: Walker, make: Make, numbers: Iterable[int], walks: int) -> None:
+def check(walker: Walker, make: Make, numbers: Iterable[int]) -> None:
     """Documents of many schemas; what is refused, is for a reason that is written down."""
     ended = endless = rejected = 0
     refused: list[tuple[str, str]] = []
     for number in numbers:
         schema, chance = make(number), random.Random(number)
-        for walk in range(walks):
-            try:
-                text = walker.document(schema, chance, TASTES[(number + walk) % len(TASTES)])
-            except RequestError as error:
-                refused.append((str(error), schema))
-                break
-            if text is None:
-                endless += 1
-                continue
-            ended += 1
-            assert not faults(schema, text), (number, text, schema)
-            other = json.dumps(changed(json.loads(text), chance), ensure_ascii=False)
-            if faults(schema, other):
-                rejected += 1
-                assert not walker.allows(schema, other), (number, other, schema)
+        try:
+            text = walker.document(schema, chance, TASTES[number % len(TASTES)])
+        except RequestError as error:
+            refused.append((str(error), schema))
+            continue
+        if text is None:
+            endless += 1
+            continue
+        ended += 1
+        assert not faults(schema, text), (number, text, schema)
+        other = json.dumps(changed(json.loads(text), chance), ensure_ascii=False)
+        if faults(schema, other):
+            rejected += 1
+            assert not walker.allows(schema, other), (number, other, schema)
     assert [one for one in refused if not any(reason in one[0] for reason in REASONS)] == []
     assert endless < ended / 5  # a walk does not find the end of "includes" and "ends with"
     assert rejected > ended / 5
@@ -139,11 +138,11 @@ def check(walker: Walker, make: Make, numbers: Iterable[int], walks: int) -> Non
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_documents_of_schemas_that_programs_send(walker: Walker, name: str) -> None:
-    check(walker, MAKERS[name][0], range(5_000, 5_030), walks=1)
+    check(walker, MAKERS[name][0], range(5_000, 5_030))
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", MAKERS)
-def test_documents_of_two_thousand_schemas(walker: Walker, name: str) -> None:
+def test_documents_of_many_schemas(walker: Walker, name: str) -> None:
     make, count = MAKERS[name]
-    check(walker, make, range(count), walks=2)
+    check(walker, make, range(count))
