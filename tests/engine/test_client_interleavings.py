@@ -490,7 +490,7 @@ def test_what_clients_rely_on_holds_with_many_threads(
 
 
 @pytest.mark.sweep
-@settings(max_examples=1_000, deadline=None, suppress_health_check=_QUICK)
+@settings(max_examples=400, deadline=None, suppress_health_check=_QUICK)
 @given(both=st.booleans(), actions=ACTIONS)
 def test_what_clients_rely_on_holds_in_many_orders(
     turned: Door, both: bool, actions: list[Any]
@@ -499,7 +499,7 @@ def test_what_clients_rely_on_holds_in_many_orders(
 
 
 @pytest.mark.sweep
-@settings(max_examples=200, deadline=None, suppress_health_check=_QUICK)
+@settings(max_examples=80, deadline=None, suppress_health_check=_QUICK)
 @given(both=st.booleans(), of_threads=OF_THREADS)
 def test_what_clients_rely_on_holds_with_many_threads_and_runs(
     running: Door, both: bool, of_threads: list[list[Any]]
