@@ -22,7 +22,7 @@ import tiny
 import tiny_lora
 from answers import Request
 from drafters import verify_every_draft
-from engine import Event, snapshots_folder
+from engine import Event, Failed, snapshots_folder
 from engine.adapters.stack import Stack, load_adapter
 from engine.core.handle import RequestHandle
 from engine.core.request import SequenceGroup
@@ -104,14 +104,12 @@ class Run:
         self.waiting = list(REQUESTS)
         self.restored = 0  # tokens
         self.tickets: list[SequenceGroup] = []
+        self.events: list[Event] = []  # of saving
         self.saver = Saver()
         files = ModelFiles([model.path], stamps([model.path]), model.path.with_suffix(".json"))
         store = PageStore(snapshots_folder())
         self.tier = DiskTier(store, self.saver, self.scheduler, files, model)
         self.tier.set_budget(1 << 40)
-
-    def _saved(self, event: Event) -> None:
-        """Saving has no result that the test looks at."""
 
     def submit(self) -> None:
         asked, number = self.waiting.pop(0), len(self.tickets)
@@ -145,7 +143,7 @@ class Run:
             stack = ticket.request.stack
             self.tier.note(number + 1, str(number), stack, ticket.tokens)
             save = Save(str(number), 1 << 40, number + 1)
-            self.tier.save(save, RequestHandle(save, self._saved))
+            self.tier.save(save, RequestHandle(save, self.events.append))
         elif action == RESTORE and self.tickets:
             request = self.tickets[number % len(self.tickets)].request
             text = [*request.prompt, 7, 8, 9]
@@ -165,6 +163,7 @@ class Run:
             self.scheduler.step()
             self.saver.wait()
         assert not self.scheduler.is_busy, "requests wait for each other"
+        assert not [event for event in self.events if isinstance(event, Failed)]
         found: list[object] = []
         for ticket in self.tickets:
             assert ticket.error is None, ticket.error
@@ -210,7 +209,7 @@ def check(folder: Path, architecture: str, type: CacheType, pages: int) -> None:
                 run.act(action, number)
                 run.scheduler.step()
             results.append(run.finish())
-            assert run.restored >= 256
+            assert run.restored >= 256, name
     assert results[0] == results[1]
 
 
