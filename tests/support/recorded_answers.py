@@ -1,4 +1,4 @@
-"""Recorded answers: forty prompts of tiny models, with options of every kind, and what came of each.
+"""Recorded answers: prompts of tiny models, with options of every kind, and what came of each.
 
 The cases are arguments of the command line; the same answers come through the engine's door. They
 are written by `tests/recorders/golden_answers.py`.
