@@ -29,7 +29,7 @@ from engine.core.failover_state import FailoverState, without_frames
 from engine.core.inflight_prefix import is_in_progress, share
 from engine.core.loop_errors import moved_error
 from engine.core.metrics import Metrics
-from engine.core.prompt import reuse_cached_ids
+from engine.core.prefix_match import reuse_cached_ids
 from engine.core.reading import TextReading
 from engine.core.request import AnswerRequest, SamplerState, SequenceGroup, check
 from engine.core.runner import Rows, Runner

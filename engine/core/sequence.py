@@ -20,7 +20,7 @@ from torch import Tensor
 
 from engine.core.logprobs import sampled_logprobs, token_logprobs
 from engine.core.metrics import TokenTimes
-from engine.core.prompt import common_length
+from engine.core.prefix_match import common_length
 from engine.core.request import AnswerRequest, SamplerState, SequenceGroup
 from engine.errors import RequestError
 from engine.frontend.answer_stream import AnswerStream, Kind, Piece

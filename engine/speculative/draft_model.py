@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from engine.core.prompt import common_length
+from engine.core.prefix_match import common_length
 from engine.core.runner import Runner
 from engine.core.session import Session
 from engine.sampling import Sampler

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from engine.adapters.stack import Stack
 from engine.core.handle import RequestHandle
-from engine.core.prompt import shared_prefix
+from engine.core.prefix_match import shared_prefix
 from engine.core.scheduler import Scheduler
 from engine.errors import SnapshotError
 from engine.loading.identity import ModelFiles

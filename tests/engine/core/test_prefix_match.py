@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tiny
-from engine.core.prompt import reuse_cached_ids, shared_prefix
+from engine.core.prefix_match import reuse_cached_ids, shared_prefix
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 
