@@ -17,7 +17,7 @@ from app.downloads.names import safe_name
 from app.net.hub import HUB
 from app.net.hub_links import parse_link
 from app.settings.table import SETTINGS
-from engine import LayerGroup, ModelShape, supported_architectures
+from engine import LayerGroup, supported_architectures
 from engine.models import ARCHITECTURES
 from engine.models.rope import SCALINGS
 from kernels.weights.formats import FORMATS, UNSUPPORTED, by_name
@@ -25,7 +25,6 @@ from kernels.weights.formats import FORMATS, UNSUPPORTED, by_name
 MODELS = catalog.load()
 FORMAT_NAMES = {row.name for row in FORMATS.values()}
 RECIPES = FORMAT_NAMES | {f"{name}_M" for name in FORMAT_NAMES}
-each_model = pytest.mark.parametrize("model", MODELS, ids=[model.id for model in MODELS])
 # Fallback formats of a recipe, for rows that are not a multiple of 256.
 FALLBACK = {"Q4_K": "Q5_0"}
 
@@ -69,14 +68,16 @@ def test_there_is_one_choice_for_each_size_of_computer() -> None:
     assert [model.memory_gb for model in MODELS if model.choice] == list(catalog.COMPUTERS)
 
 
-@each_model
-def test_the_smallest_computer_of_a_model_leaves_it_enough_memory(model: CatalogModel) -> None:
-    # Weights, the context memory of a chat of 4,096 tokens, and a little for a pass.
-    groups = model.layer_groups or (LayerGroup(model.layers, model.kv_heads, model.head_width),)
-    token = sum(4 * group.layers * group.kv_heads * group.head_width for group in groups)
-    needed = model.size_bytes + 4_096 * token
-    assert catalog.smallest_computer(needed) <= model.memory_gb
-    assert model.memory_gb <= catalog.smallest_computer(int(1.15 * needed) + 800_000_000)
+def test_the_smallest_computer_of_a_model_leaves_it_enough_memory() -> None:
+    for model in MODELS:
+        # Weights, the context memory of a chat of 4,096 tokens, and a little for a pass.
+        groups = model.layer_groups or (LayerGroup(model.layers, model.kv_heads, model.head_width),)
+        token = sum(4 * group.layers * group.kv_heads * group.head_width for group in groups)
+        needed = model.size_bytes + 4_096 * token
+        assert catalog.smallest_computer(needed) <= model.memory_gb, model.id
+        assert model.memory_gb <= catalog.smallest_computer(int(1.15 * needed) + 800_000_000), (
+            model.id
+        )
 
 
 @pytest.mark.parametrize(
@@ -87,26 +88,28 @@ def test_a_computer_counts_as_the_size_it_was_sold_as(reported: float, counted: 
     assert catalog.computer_of(int(reported * 1e9)) == counted
 
 
-@each_model
-def test_links_have_the_hub_format(model: CatalogModel) -> None:
-    address = model.address()
-    assert re.fullmatch(
-        r"https://huggingface\.co/[\w.-]+/[\w.-]+/resolve/([0-9a-f]{40}|main)/[\w.-]+\.gguf",
-        address,
-    )
-    assert parse_link(address) == replace(model.source, size_bytes=0, sha256="")
-    assert model.address("https://mirror.example/").startswith("https://mirror.example/")
-    assert safe_name(model.file) == model.file
-    assert model.page() == f"{HUB}/{model.repository}"
+def test_links_have_the_hub_format() -> None:
+    for model in MODELS:
+        address = model.address()
+        assert re.fullmatch(
+            r"https://huggingface\.co/[\w.-]+/[\w.-]+/resolve/([0-9a-f]{40}|main)/[\w.-]+\.gguf",
+            address,
+        )
+        assert parse_link(address) == replace(model.source, size_bytes=0, sha256=""), model.id
+        assert model.address("https://mirror.example/").startswith("https://mirror.example/")
+        assert safe_name(model.file) == model.file, model.id
+        assert model.page() == f"{HUB}/{model.repository}", model.id
 
 
-@each_model
-def test_parameter_counts_match_the_shapes(model: CatalogModel) -> None:
-    if model.architecture in ("llama", "qwen3", "gemma3"):
-        assert model.parameters in (counted(model, tied=True), counted(model, tied=False))
-    elif model.architecture != "gemma4":  # whose embeddings of each layer are in no field
-        near = pytest.approx(model.parameters, rel=0.005)
-        assert counted(model, tied=True) == near or counted(model, tied=False) == near
+def test_parameter_counts_match_the_shapes() -> None:
+    for model in MODELS:
+        if model.architecture in ("llama", "qwen3", "gemma3"):
+            assert model.parameters in (counted(model, tied=True), counted(model, tied=False)), (
+                model.id
+            )
+        elif model.architecture != "gemma4":  # whose embeddings of each layer are in no field
+            near = pytest.approx(model.parameters, rel=0.005)
+            assert counted(model, tied=True) == near or counted(model, tied=False) == near, model.id
 
 
 def counted(model: CatalogModel, *, tied: bool) -> int:
@@ -149,49 +152,35 @@ def extra(model: CatalogModel) -> int:
     return 2 * dense if model.architecture == "lfm2moe" else 0
 
 
-@each_model
-def test_file_sizes_match_parameters_and_layout(model: CatalogModel) -> None:
-    known = {
-        row.name: 8 * row.size / row.block for row in (*FORMATS.values(), *UNSUPPORTED.values())
-    }
-    bits = known[model.format if model.format in known else model.format.removesuffix("_M")]
-    found = 8 * model.size_bytes / model.parameters
-    # Recipes quantize embeddings with more bits, and the file includes the vocabulary. So do the
-    # publishers of these two, whose files are named after the format of their other weights.
-    mixed = model.format not in known or model.architecture in ("gemma4", "gpt-oss")
-    assert bits <= found <= bits * (1.45 if mixed else 1.06)
+def test_file_sizes_match_parameters_and_layout() -> None:
+    rows = (*FORMATS.values(), *UNSUPPORTED.values())
+    known = {row.name: 8 * row.size / row.block for row in rows}
+    for model in MODELS:
+        bits = known[model.format if model.format in known else model.format.removesuffix("_M")]
+        found = 8 * model.size_bytes / model.parameters
+        # Recipes quantize embeddings with more bits, and the file includes the vocabulary. So do the
+        # publishers of these two, whose files are named after the format of their other weights.
+        mixed = model.format not in known or model.architecture in ("gemma4", "gpt-oss")
+        assert bits <= found <= bits * (1.45 if mixed else 1.06), model.id
 
 
-@each_model
-def test_layout_names_match_the_engine(model: CatalogModel) -> None:
-    base = model.format if model.format in RECIPES - FORMAT_NAMES else ""
-    name = base.removesuffix("_M") or model.format
-    if base and model.width % 256:
-        name = FALLBACK[name]
-    if name in FORMAT_NAMES:
-        assert model.layout == by_name(name).words
-    else:
-        assert name in {row.name for row in UNSUPPORTED.values()}
+def test_layout_names_match_the_engine() -> None:
+    for model in MODELS:
+        base = model.format if model.format in RECIPES - FORMAT_NAMES else ""
+        name = base.removesuffix("_M") or model.format
+        if base and model.width % 256:
+            name = FALLBACK[name]
+        if name in FORMAT_NAMES:
+            assert model.layout == by_name(name).words, model.id
+        else:
+            assert name in {row.name for row in UNSUPPORTED.values()}, model.id
 
 
-@each_model
-def test_memory_prediction_uses_the_catalog_shape(model: CatalogModel) -> None:
-    shape = model.shape
-    assert isinstance(shape, ModelShape)
-    assert (shape.architecture, shape.layers, shape.kv_heads) == (
-        model.architecture,
-        model.layers,
-        model.kv_heads,
-    )
-    assert shape.format == model.format
-
-
-@each_model
-def test_sampling_values_are_in_the_ranges_of_the_settings(model: CatalogModel) -> None:
-    for name in ("temperature", "top_k", "top_p", "min_p"):
-        value = getattr(model.sampling, name)
-        row = SETTINGS[name]
-        assert value is None or row.low <= value <= row.high
+def test_memory_prediction_uses_the_catalog_shape() -> None:
+    for model in MODELS:
+        shape = model.shape
+        found = (shape.architecture, shape.layers, shape.kv_heads, shape.format)
+        assert found == (model.architecture, model.layers, model.kv_heads, model.format), model.id
 
 
 def test_unsupported_model_has_a_problem_sentence() -> None:
@@ -276,7 +265,10 @@ def test_a_row_without_size_and_hash_is_read(tmp_path: Path) -> None:
         ("layer_groups", [{"layers": 36, "recurrence": [16, 128]}]),
         ("layer_groups", [{"layers": 36, "window": 512}]),
         ("layer_groups", [{"layers": 35}]),
-        ("sampling", {"temperature": 9}),
+        *(
+            ("sampling", {name: SETTINGS[name].high + 1})
+            for name in ("temperature", "top_k", "top_p", "min_p")
+        ),
         ("sampling", {"temprature": 0.5}),
         ("sampling", []),
         ("sampling", {"top_k": 1.5}),
