@@ -199,10 +199,9 @@ def _application():
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    from PySide6.QtCore import QCoreApplication, QEventLoop
+    from stage import until
 
-    while not condition():
-        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
+    until(condition, MOST_SECONDS)
 
 
 def _staged(home: Path, folder: Path):

@@ -180,9 +180,10 @@ def reraise(error: Exception) -> None:
     raise error
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Process Qt events until the condition is true; fails after `TIMEOUT_SECONDS`."""
-    limit = time.monotonic() + TIMEOUT_SECONDS
+def until(condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
+    """Process Qt events until the condition is true; fails after so many seconds."""
+    limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "the condition was never true"
-        QCoreApplication.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 20)
+        QCoreApplication.processEvents()
+        time.sleep(0.0005)  # lets the thread that is waited for run
