@@ -107,7 +107,7 @@ def _streams() -> dict[str, Make]:
     font = b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 6 0 R /DescendantFonts [5 0 R] >>"
     glyph = stream(b"/X Do BT /F 12 Tf (a) Tj ET")
     return {
-        "bomb.pdf": lambda: _replaced(o4=stream(_zeros(1_500), flate)),
+        "bomb.pdf": lambda: _replaced(o4=stream(_zeros(800), flate)),
         "tenfilters.pdf": lambda: _replaced(
             o4=stream(ten, b"/Filter [" + b"/FlateDecode " * 10 + b"]")
         ),

@@ -17,7 +17,7 @@ from app.processes.pool import ChildLimits
 from hostile_files import Make, hostile_files
 from hostile_packages import Lures
 
-LIMITS = ChildLimits(seconds=9, most_seconds=9, memory_bytes=600_000_000)
+LIMITS = ChildLimits(seconds=4, most_seconds=4, memory_bytes=600_000_000)
 MOST_SECONDS = 10.0
 SECRET = "the secret that no document contains"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Sequence
@@ -420,20 +419,13 @@ def test_facts_are_stored_and_read_again(tmp_path: Path) -> None:
         assert read_facts(broken) == Facts()
 
 
-@pytest.mark.sweep
-def test_a_million_rows() -> None:
+def test_rows_are_not_kept() -> None:
     line = "| North | Ada | 12.50 | 2024-01-05 |\n| South | Bo | 7.25 | 2024-02-05 |\n"
-    text = "| Region | Customer | Amount | Day |\n| --- | --- | --- | --- |\n" + line * 500_000
-    began = time.process_time()
+    text = "| Region | Customer | Amount | Day |\n| --- | --- | --- | --- |\n" + line * 5_000
+    tracemalloc.start()
     [found] = find_tables([FilePart("m.csv", text, kind="table")])
     result = run(found, show=["Region", "sum of Amount"], where=where("Day", ">=", "2024-01-01"))
-    assert result.rows == (("North", "6250000.00"), ("South", "3625000.00"))
-    seconds = time.process_time() - began
-    print(f"\n{seconds:.1f} s of processor time")
-    tracemalloc.start()
-    [found] = find_tables([FilePart("m.csv", text[: len(text) // 5], kind="table")])
-    run(found, show=["Region", "sum of Amount"])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"{peak / 1e6:.1f} MB")
-    assert peak < 20_000_000  # rows are not kept
+    assert result.rows == (("North", "62500.00"), ("South", "36250.00"))
+    assert peak < 2_000_000

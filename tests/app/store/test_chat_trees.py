@@ -25,7 +25,7 @@ from app.store.store import Store
 from chat_makers import chats
 from engine import Role
 
-MANY = [pytest.param(100, id="100"), pytest.param(1000, id="1000", marks=pytest.mark.sweep)]
+MANY = [pytest.param(100, id="100"), pytest.param(300, id="300", marks=pytest.mark.sweep)]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from chat_makers import blobs, chats, folder_records
 from engine import Role
 from html_blocks import HtmlReader, structure
 
-MANY = [pytest.param(100, id="100"), pytest.param(1000, id="1000", marks=pytest.mark.sweep)]
+MANY = [pytest.param(100, id="100"), pytest.param(300, id="300", marks=pytest.mark.sweep)]
 
 
 def through_json(
