@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from adapter_bench import Bench
 from app.ui.theme.palette import LIGHT, show_palette
-from hostile_hub import Hub, running
+from downloading import MODEL, SIZE
+from hostile_hub import Hub, model_bytes, running
 from queue_recorder import QueueRecorder, content, source
 from stage import Stage
 
@@ -34,10 +36,11 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A local hub with four models."""
+    """A local hub with four models, and one for tests of a single file."""
     with running() as made:
         for number in (1, 2, 3, 4):
             made.put(source(number).repository + f"/model{number}-Q4_0.gguf", content(number))
+        made.put(MODEL, model_bytes(SIZE))
         yield made
 
 
@@ -45,6 +48,20 @@ def hub() -> Iterator[Hub]:
 def folder(tmp_path: Path) -> Path:
     """The download folder."""
     return tmp_path / "models"
+
+
+@pytest.fixture
+def place(folder: Path) -> Path:
+    """Where a single file is downloaded to."""
+    return folder / "model-Q4_0.gguf"
+
+
+@pytest.fixture
+def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
+    """The panel of adapters over a fake engine."""
+    made = Bench(tmp_path)
+    yield made
+    made.finish()
 
 
 @pytest.fixture

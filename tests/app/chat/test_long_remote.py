@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from pytestqt.qtbot import QtBot
 
 from app.domain.documents import Reads
 from app.domain.message import Message, MessageState
@@ -14,7 +10,7 @@ from app.domain.parts import FilePart, SectionPart, TextPart, rewritten_text
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.state.faults import explain
 from app.ui.transcript.message.message_tools import tools_for
-from hostile_server import Reply, Server, Step, answer, chunk, error, json_reply, serving, stream
+from hostile_server import Reply, Server, Step, answer, chunk, error, stream
 from long_stage import document, read_part
 from remote_stage import Elsewhere
 
@@ -22,20 +18,9 @@ TEXT = document(1500)  # about three parts of a context of 4,096 tokens
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
-        made.on("/v1/models", json_reply({"data": rows}))
-        yield made
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
-    made = Elsewhere(tmp_path, server, qtbot)
-    made.start()
-    made.use()
-    yield made
-    made.close()
+def window(window: Elsewhere) -> Elsewhere:
+    window.use()
+    return window
 
 
 def ask(window: Elsewhere, reads: Reads = Reads.SUMMARY) -> Message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -21,14 +20,6 @@ def server() -> Iterator[Server]:
     with serving() as made:
         lists(made, "big")
         yield made
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
-    made = Elsewhere(tmp_path, server, qtbot)
-    made.start()
-    yield made
-    made.close()
 
 
 def lists(server: Server, *ids: str) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from PySide6.QtWidgets import QLineEdit
-from pytestqt.qtbot import QtBot
 
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
@@ -31,8 +28,6 @@ from hostile_server import (
     chunk,
     error,
     event,
-    json_reply,
-    serving,
     stream,
 )
 from remote_stage import KEY, Elsewhere
@@ -40,26 +35,10 @@ from remote_stage import KEY, Elsewhere
 OTHER = MODEL.with_name("other.gguf")
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
-        made.on("/v1/models", json_reply({"data": rows}))
-        yield made
-
-
 def line_of(content: PanelContent, name: str) -> QLineEdit:
     field = content.sampling.rows[name].field
     assert isinstance(field, NumberField)
     return field.line
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
-    made = Elsewhere(tmp_path, server, qtbot)
-    made.start()
-    yield made
-    made.close()
 
 
 def test_a_server_gets_the_passages_of_the_question(window: Elsewhere, server: Server) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from app.domain.documents import NO_QUERY, Reads, SearchFault
 from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, TablePart, TextPart
-from hostile_server import Server, answer, error, json_reply, serving
+from hostile_server import Server, answer, error
 from remote_stage import Elsewhere
 
 TABLE = "| Region | Amount |\n| --- | --- |\n| North | 1.50 |\n| South | 2 |\n| North | 4 |"
@@ -20,20 +17,9 @@ QUERY = json.dumps({"show": ["Region", "sum of Amount"], "where": []})
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
-        made.on("/v1/models", json_reply({"data": rows}))
-        yield made
-
-
-@pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path, server: Server) -> Iterator[Elsewhere]:
-    made = Elsewhere(tmp_path, server, qtbot)
-    made.start()
-    made.use()
-    yield made
-    made.close()
+def window(window: Elsewhere) -> Elsewhere:
+    window.use()
+    return window
 
 
 def ask(window: Elsewhere) -> Message:

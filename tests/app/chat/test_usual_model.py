@@ -13,18 +13,10 @@ from app.domain.chat_settings import ChatSettings
 from app.domain.model_ref import Local, Remote, remote_of
 from app.settings.table import Settings
 from fakes import MODEL
-from hostile_server import Server, answer, json_reply, serving
+from hostile_server import Server, answer
 from remote_stage import Elsewhere
 
 Make = Callable[..., Elsewhere]
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        rows = [{"id": "big", "max_model_len": 4096, "owned_by": "vllm"}]
-        made.on("/v1/models", json_reply({"data": rows}))
-        yield made
 
 
 @pytest.fixture

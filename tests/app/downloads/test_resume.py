@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,19 +22,7 @@ from downloading import (
     interrupted,
     is_complete,
 )
-from hostile_hub import Fault, Hub, model_bytes, running
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        made.put(MODEL, model_bytes(SIZE))
-        yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "models" / "model-Q4_0.gguf"
+from hostile_hub import Fault, Hub, model_bytes
 
 
 def test_stopped_download_resumes_at_its_offset(hub: Hub, place: Path) -> None:

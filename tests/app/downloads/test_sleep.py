@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from app.downloads.partial import part_path
 from app.downloads.policy import Phase
 from downloading import HALF, MODEL, SIZE, ProgressRecorder, expect_error, fetch, is_complete
-from hostile_hub import Fault, Hub, model_bytes, running
+from hostile_hub import Fault, Hub
 
 ROOT = Path(__file__).parents[3]
 HOUR = 3600.0
@@ -29,18 +29,6 @@ from app.downloads.transfer import FileDownload
 limits = Limits(stall_seconds=1.0, retry_seconds=0.01, margin_bytes=0)
 FileDownload(sys.argv[1], Path(sys.argv[2]), limits=limits).run()
 """
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        made.put(MODEL, model_bytes(SIZE))
-        yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "models" / "model-Q4_0.gguf"
 
 
 @pytest.fixture

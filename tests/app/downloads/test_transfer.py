@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,19 +22,7 @@ from downloading import (
     fetch,
     is_complete,
 )
-from hostile_hub import Fault, Hub, model_bytes, running
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        made.put(MODEL, model_bytes(SIZE))
-        yield made
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "models" / "model-Q4_0.gguf"
+from hostile_hub import Fault, Hub, model_bytes
 
 
 def test_file_is_downloaded_and_verified(hub: Hub, place: Path) -> None:

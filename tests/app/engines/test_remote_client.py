@@ -19,14 +19,8 @@ from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.keys import KeyStore, NoKeyring
 from app.engines.remote_client import RemoteClient, Told
-from hostile_server import Reply, Server, Step, answer, chunk, error, event, serving
+from hostile_server import Reply, Server, Step, answer, chunk, error, event
 from remote_answers import Gate, question
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
 
 
 def no_ring() -> Any:

@@ -18,19 +18,13 @@ from app.library.better_model import NOTICE
 from app.settings.table import Settings
 from app.system.byte_size import size
 from engine import models_folder, starter_path
-from hostile_hub import Fault, Hub, running
+from hostile_hub import Fault, Hub
 from stage import Stage, flush, until
 
 SHIPPED = catalog.load()
 
 
 # --- in the window ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        yield made
 
 
 @pytest.fixture

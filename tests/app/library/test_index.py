@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 import tiny
 import tiny_encoders
@@ -17,37 +15,9 @@ from app.library.folders import Places
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Place
 from app.system import json_file
-from engine import FaultKind, models_folder
-from hostile_hub import Hub, running
+from engine import FaultKind
 from library_fixture import LibraryFixture, loaded
 from stage import until
-
-
-@pytest.fixture
-def own() -> Path:
-    models_folder().mkdir(parents=True)
-    return models_folder()
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        yield made
-
-
-@pytest.fixture
-def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[LibraryFixture]:
-    made = LibraryFixture(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[LibraryFixture]:
-    made = LibraryFixture(tmp_path, hub.endpoint)
-    yield made
-    made.close()
-
 
 # --- scan and inspection ------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import json
 import stat
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,19 +22,6 @@ from engine import models_folder
 from fakes import MODEL
 from library_fixture import LibraryFixture, loaded, offer
 from stage import Stage, flush, until
-
-
-@pytest.fixture
-def own() -> Path:
-    models_folder().mkdir(parents=True)
-    return models_folder()
-
-
-@pytest.fixture
-def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[LibraryFixture]:
-    made = LibraryFixture(tmp_path)
-    yield made
-    made.close()
 
 
 def delete(fixture: LibraryFixture, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,37 +18,10 @@ from app.state.library import HubPhase, LineAction
 from app.system import json_file
 from app.ui.library.row_values import RowView
 from app.ui.library.rows import on_the_hub
-from engine import CacheType, models_folder, supported_architectures
-from hostile_hub import Fault, Hub, running
+from engine import CacheType, supported_architectures
+from hostile_hub import Fault, Hub
 from library_fixture import LibraryFixture, found, offer
 from stage import until
-
-
-@pytest.fixture
-def own() -> Path:
-    models_folder().mkdir(parents=True)
-    return models_folder()
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        yield made
-
-
-@pytest.fixture
-def fixture(qtbot: QtBot, tmp_path: Path) -> Iterator[LibraryFixture]:
-    made = LibraryFixture(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def online(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[LibraryFixture]:
-    made = LibraryFixture(tmp_path, hub.endpoint)
-    yield made
-    made.close()
-
 
 # --- downloads ----------------------------------------------------------------------------------
 

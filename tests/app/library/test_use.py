@@ -17,14 +17,8 @@ from app.state.library import FileState
 from app.ui.library.row import LibraryRow
 from app.ui.library.row_values import Verb
 from engine import CacheType, models_folder
-from hostile_hub import Fault, Hub, running
+from hostile_hub import Fault, Hub
 from stage import Stage, flush, until
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with running() as made:
-        yield made
 
 
 @pytest.fixture

@@ -23,11 +23,6 @@ STACK = (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.sqlite"
-
-
 def set_stack(store: Store, conversation: int | None, stack: tuple[AdapterChoice, ...]) -> None:
     store.set_settings(conversation, settings_text(ChatSettings(adapters=stack)))
 

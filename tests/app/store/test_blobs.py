@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,17 +18,6 @@ from app.store.store import ReadOnlyStore, Store, StoreError
 from app.store.writer import StoreQueue
 from engine import Role
 from stage import until
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.sqlite"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with closing(Store.open(path)) as store:
-        yield store
 
 
 def kept(store: Store) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,17 +23,6 @@ from engine import ContextPolicy
 
 FIRST = ChatSettings(instructions="Answer in French.", stop=("###",))
 SECOND = ChatSettings(policy=ContextPolicy.STOP)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.sqlite"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with closing(Store.open(path)) as made:
-        yield made
 
 
 def kept(store: Store) -> dict[str, ChatSettings]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +25,6 @@ from chat_makers import chats
 from engine import Role
 
 MANY = [pytest.param(100, id="100"), pytest.param(300, id="300", marks=pytest.mark.sweep)]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(tmp_path / "chats.sqlite")
-    yield opened
-    opened.close()
 
 
 def added(store: Store, tree: ChatTree, program: Program = Program.TOKONOMA) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,6 @@ from engine import Role
 from store_contents import all_messages
 
 DETAILS = (AnswerDetails(temperature=0.2), AnswerDetails(temperature=1.0, thinking="off"))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(tmp_path / "conversations.sqlite")) as opened:
-        yield opened
 
 
 def begin(store: Store) -> tuple[int, Message, Message]:

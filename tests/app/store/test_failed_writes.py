@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,16 +13,7 @@ from app.store.store import Store, StoreError
 from app.store.writer import RejectedChange, StoreQueue
 from engine import Role
 from fakes import MODEL
-from stage import Stage, flush, until
-
-
-@pytest.fixture
-def store_queue(qtbot: object, tmp_path: Path) -> Iterator[StoreQueue]:
-    made = StoreQueue(tmp_path / "a.sqlite")
-    yield made
-    made.close()
-    made.deleteLater()
-    flush()
+from stage import Stage, until
 
 
 def too_long(store: Store) -> None:

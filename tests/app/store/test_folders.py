@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +17,6 @@ from app.store.store import AnswerDetails, Store
 from engine import Role
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store.open(tmp_path / "conversations.sqlite")
-    yield opened
-    opened.close()
 
 
 def saved(store: Store, *folders: Folder) -> None:

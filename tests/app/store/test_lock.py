@@ -60,11 +60,6 @@ PRAGMA user_version = 1;
 """
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "conversations.sqlite"
-
-
 def write(path, script):
     with closing(sqlite3.connect(path)) as database:
         database.executescript(script)

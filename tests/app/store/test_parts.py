@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -113,18 +112,6 @@ EVERY: tuple[Part, ...] = (
     TablePart("| a |\n| --- |\n| 1 |", "t.csv", '{"show": ["a"]}', '{"rows": 1}', ("a", "b")),
     ErrorPart(SearchFault('There is no column "b".', NO_QUERY)),
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "conversations.sqlite"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    store = Store.open(path)
-    yield store
-    store.close()
 
 
 # --- texts ----------------------------------------------------------------------------------------

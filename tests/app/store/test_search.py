@@ -14,13 +14,6 @@ from engine import Role
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.open(tmp_path / "conversations.sqlite")
-    yield store
-    store.close()
-
-
 def begin(store, title="A title", text="A question"):
     """A conversation with one user message."""
     conversation = store.create_conversation(title)

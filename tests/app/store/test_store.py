@@ -17,18 +17,6 @@ from engine import Role
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "conversations.sqlite"
-
-
-@pytest.fixture
-def store(path):
-    store = Store.open(path)
-    yield store
-    store.close()
-
-
 def begin(store, title="A title", text="A question"):
     """A conversation with one user message."""
     conversation = store.create_conversation(title)

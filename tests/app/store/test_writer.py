@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,20 +23,10 @@ from app.store.store import Store, StoreError
 from app.store.writer import StoreQueue
 from engine import FinishReason, Role
 from fakes import MODEL
-from stage import Stage, flush, until
+from stage import Stage, until
 from store_contents import all_messages
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def store_queue(qtbot: object, tmp_path: Path) -> Iterator[StoreQueue]:
-    """A new store_queue, closed after the test and deleted on its thread."""
-    made = StoreQueue(tmp_path / "a.sqlite")
-    yield made
-    made.close()
-    made.deleteLater()
-    flush()
 
 
 def test_a_locked_store_is_reported_and_retried(

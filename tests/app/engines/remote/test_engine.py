@@ -8,7 +8,6 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,18 +30,11 @@ from hostile_server import (
     error,
     event,
     json_reply,
-    serving,
     stream,
 )
 from remote_answers import Gate, ask, engine_for, question, until
 
 USAGE = {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17}
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
 
 
 def test_streamed_answer_with_usage(server: Server) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,6 @@ from remote_answers import TIMES, Told, ask, engine_for, question
 
 KEY = "sk-very-secret-0123456789"
 K = RemoteFaultKind
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
 
 
 def failed(server: Server, *replies: Reply, key: str = KEY, **fields: Any) -> RemoteFault:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from hostile_server import Reply, Server, Step, error, json_reply, page, serving
 from remote_answers import Gate, engine_for
 
 TIMES = Times(connect=5.0, short=5.0)
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as made:
-        yield made
 
 
 def looked(server: Server, address: str = "", **options: Any) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +18,6 @@ from app.ui.library.row import LibraryRow
 from library_shown import Shown, focused_row, many, press, show
 from scenes_library import BONSAI, SMOL
 from stage import flush
-
-
-@pytest.fixture
-def shown(qtbot: QtBot) -> Iterator[Shown]:
-    made = Shown()
-    yield made
-    made.close()
-
 
 # --- keyboard and screen readers ----------------------------------------------------------------
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -20,14 +18,6 @@ from app.ui.panel.content import PanelContent
 from app.ui.panel.panel import PANEL_WIDTH
 from fakes import MODEL
 from stage import Stage, flush
-
-
-@pytest.fixture
-def bench(qtbot: QtBot, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.finish()
-
 
 # --- opening and closing --------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,11 @@ from app.markdown.stream import parse
 from app.ui.blocks.style import CODE_HEADER
 from app.ui.transcript.view import Transcript
 from cmark_oracle import structure_of_blocks, structure_of_html, without_spaces
-from transcript_driver import clipboard, drag, message, open_transcript, part_point
+from transcript_driver import clipboard, drag, message, part_point
 
 EXAMPLES: list[str] = json.loads(
     (Path(__file__).parents[2] / "markdown" / "examples.json").read_text(encoding="utf-8")
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def html() -> str:

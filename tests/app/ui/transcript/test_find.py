@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor
@@ -15,7 +13,6 @@ from app.ui.transcript.find import Finder
 from app.ui.transcript.view import Transcript
 from transcript_driver import (
     message,
-    open_transcript,
     stream_text,
     streaming,
     wait_for_layout,
@@ -42,12 +39,6 @@ needle = "x" * 2  # a needle
 
 $$needle$$
 """
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def search(view: Transcript, qtbot: QtBot, query: str) -> Finder:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
@@ -23,18 +21,11 @@ from transcript_driver import (
     click,
     clipboard,
     message,
-    open_transcript,
     tool_point,
     wait_for_layout,
 )
 
 TEXT = "You are a *pirate*.\n\nAnswer in one sentence."
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def show(view: Transcript, text: str = TEXT, tokens: int = 12) -> None:

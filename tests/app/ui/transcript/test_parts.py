@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -35,7 +34,6 @@ from transcript_driver import (
     click,
     clipboard,
     message,
-    open_transcript,
     stream_text,
     streaming,
     tool_point,
@@ -59,12 +57,6 @@ ANSWER: tuple[Part, ...] = (
     ThoughtPart("So it rains."),
     TextPart("Take an **umbrella**."),
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def asked() -> Message:

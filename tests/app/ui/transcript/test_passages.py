@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,7 +22,6 @@ from transcript_driver import (
     click,
     clipboard,
     message,
-    open_transcript,
     stream_text,
     streaming,
     wait_for_layout,
@@ -35,12 +34,6 @@ FIRST = Passage(
 SECOND = Passage(2, "notes.txt", "Clean the filter every week.", sha256="b", score=0.4)
 STRUCK = Passage(3, "old.txt", "It was one year.", sha256="c", struck=True)
 ANSWER = "Two years [1].\n\nClean it [2], not [3] or [9]."
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def asked(number: int = 1, *passages: Passage, text: str = "How long?") -> Message:

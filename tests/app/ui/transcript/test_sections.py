@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
@@ -15,13 +13,7 @@ from app.domain.parts import Part, SectionPart, TextPart
 from app.ui.transcript.message.message_view import MessageView
 from app.ui.transcript.view import Transcript
 from stage import flush
-from transcript_driver import clipboard, message, open_transcript, wait_for_layout
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
+from transcript_driver import clipboard, message, wait_for_layout
 
 
 def part(number: int, text: str, *, cut: bool = False) -> SectionPart:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
 from pytestqt.qtbot import QtBot
 
 from app.domain.documents import NO_QUERY, SearchFault
@@ -16,7 +14,7 @@ from app.state.faults import explain
 from app.ui.transcript.message.message_tools import tools_for
 from app.ui.transcript.message.sections import Kind
 from app.ui.transcript.view import Transcript
-from transcript_driver import message, open_transcript, wait_for_layout
+from transcript_driver import message, wait_for_layout
 
 PART = TablePart(
     "| Region | sum of Amount |\n| --- | --- |\n| North | 11.75 |\n| South | 4.25 |",
@@ -26,12 +24,6 @@ PART = TablePart(
     '{"rows": 5, "used": 4, "found": 2, "left_out": [{"column": "Amount", "others": 1}]}',
     ("Region", "Amount"),
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
 
 
 def answer(*parts: TablePart | TextPart) -> Message:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -24,20 +23,12 @@ from transcript_driver import (
     clipboard,
     drag,
     message,
-    open_transcript,
     part_point,
     stream_text,
     streaming,
     tool_point,
     wait_for_layout,
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
-
 
 # --- selecting and copying ----------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,20 +20,12 @@ from transcript_driver import (
     drag,
     grow,
     message,
-    open_transcript,
     part_point,
     stream_text,
     streaming,
     wait_for_layout,
     wheel,
 )
-
-
-@pytest.fixture
-def view(qtbot: QtBot) -> Iterator[Transcript]:
-    with open_transcript(qtbot) as transcript:
-        yield transcript
-
 
 # --- following ----------------------------------------------------------------------------------
 
