@@ -215,9 +215,6 @@ class FakeEngine:
         )
         self.deliver(AdaptersSet(command.request, infos, changed))
 
-    def fail_adapters(self, message: str, remedy: str) -> None:
-        self.deliver(Failed(self.last(SetAdapters).request, message, remedy))
-
     def load_snapshot(
         self, restored: int, ready: int, total: int, *, reading: float = 0.0, refused: str = ""
     ) -> None:

@@ -338,13 +338,15 @@ def test_whole_chats_are_copied(stage: Stage, tmp_path: Path) -> None:
     assert "It is **true**." in copied[0]
 
 
-def test_a_folder_that_cannot_be_written_is_said(stage: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("format", [ExportFormat.MARKDOWN, ExportFormat.PDF])
+def test_a_folder_that_cannot_be_written_is_said(
+    stage: Stage, tmp_path: Path, format: ExportFormat
+) -> None:
     stage.start()
     imported(stage, export_of(tmp_path, "a"))
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    path = tmp_path / "file" / "chat.md"
     number = stage.state.conversations[0].id
-    stage.controller.transfer.export_chats([number], ExportFormat.MARKDOWN, path)
+    stage.controller.transfer.export_chats([number], format, tmp_path / "file" / "chat")
     done(stage)
     assert "could not be written" in notice(stage)
 
@@ -438,17 +440,6 @@ def test_nothing_is_left_of_a_cancelled_pdf(stage: Stage, tmp_path: Path) -> Non
     done(stage)
     assert path.read_bytes() == b"before"
     assert not list(tmp_path.glob("x.pdf.*"))
-
-
-def test_a_pdf_that_cannot_be_written_is_said(stage: Stage, tmp_path: Path) -> None:
-    stage.start()
-    imported(stage, export_of(tmp_path, "a"))
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    number = stage.state.conversations[0].id
-    path = tmp_path / "file" / "x.pdf"
-    stage.controller.transfer.export_chats([number], ExportFormat.PDF, path)
-    done(stage)
-    assert "could not be written" in notice(stage)
 
 
 def test_messages_of_the_window_are_stored_during_an_import(stage: Stage, tmp_path: Path) -> None:
