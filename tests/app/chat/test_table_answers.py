@@ -17,7 +17,7 @@ from app.domain.message import Message, MessageState
 from app.domain.parts import FilePart, TablePart, TextPart, prompt_text
 from app.domain.table_words import result_notes, table_words
 from engine import ConstraintKind, FinishReason, Priority
-from fakes import MODEL
+from fakes import CONTEXT, MODEL
 from stage import Stage, flush, until
 
 ORDERS = """Region,Customer,Amount
@@ -275,12 +275,11 @@ def test_many_columns_and_rows_fit_into_the_prompts(
     make: Callable[[], Stage], tmp_path: Path
 ) -> None:
     stage = make()
-    context = stage.state.model.loaded.context if stage.state.model.loaded else 0
     names = ",".join(f"Column_{n}" for n in range(1999)) + ",Turnover"
     row = ",".join(["7"] * 2000)
     ask(stage, tmp_path, "Sum of turnover?", f"{names}\n{row}\n{row}\n", "wide.csv")
     prompt = asked(stage).turns[-1].text
-    assert len(prompt.split()) < context
+    assert len(prompt.split()) < CONTEXT
     assert '"Turnover"' in prompt
     assert "further columns" in prompt
     write(stage, {"show": ["sum of Turnover"]})
@@ -290,7 +289,7 @@ def test_many_columns_and_rows_fit_into_the_prompts(
     rows = "\n".join(f"Name number {n},{n}" for n in range(5000))
     ask(stage, tmp_path, "List them", f"Name,Value\n{rows}\n", "long.csv")
     write(stage, {"show": ["Name", "sum of Value"]})
-    assert len(asked(stage).turns[-1].text.split()) < context
+    assert len(asked(stage).turns[-1].text.split()) < CONTEXT
     assert "Note: Shown are" in asked(stage).turns[-1].text
     assert len(result(stage).text.splitlines()) == 102
 

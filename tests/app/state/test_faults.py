@@ -1,4 +1,4 @@
-"""Faults of models: the sentence of each code, its technical detail, and its text in the store."""
+"""Faults of models and documents: sentences, technical details, and the text in the store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from app.documents.source import ExtractionFault, Look
+from app.state.document_faults import fault_sentence
 from app.state.faults import explain
 from engine import Fault, FaultKind, FileLook
 
@@ -95,3 +97,19 @@ def test_every_look_of_a_file_has_words(look: FileLook) -> None:
 def test_without_a_code_the_text_of_the_engine_is_shown(fault: Fault | None) -> None:
     shown = explain(fault, "m.gguf", EXACT, ADVICE)
     assert (shown.text, shown.detail) == (f"{EXACT} {ADVICE}", "")
+
+
+# --- faults of documents as sentences -------------------------------------------------------------
+
+
+def test_every_fault_and_every_look_has_a_sentence_with_the_name() -> None:
+    sentences: set[str] = set()
+    for fault in ExtractionFault:
+        sentence, _ = fault_sentence("my.file", fault, "some reason")
+        assert "my.file" in sentence
+        sentences.add(sentence)
+    for look in Look:
+        sentence, _ = fault_sentence("my.file", ExtractionFault.UNKNOWN, look)
+        assert "my.file" in sentence
+        sentences.add(sentence)
+    assert len(sentences) >= len(ExtractionFault) + len(Look) - 3  # of old formats: one for three
