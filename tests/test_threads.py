@@ -19,6 +19,7 @@ from pytestqt.qtbot import QtBot
 import engine
 import engine.core
 import tiny
+from app.engines.handover import Handover
 from app.engines.local import LocalClient
 from app.engines.run import Run, start
 from engine import (
@@ -147,13 +148,13 @@ def test_a_client_of_the_window_hears_of_it_on_the_gui_thread(
     model: Path, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queued, heard, kinds = set[str](), set[threading.Thread](), list[type]()
-    add = LocalClient._add
+    put = Handover.put
 
-    def noted(client: LocalClient, event: Event) -> None:
+    def noted(events: Handover[Event], event: Event) -> None:
         queued.add(threading.current_thread().name)
-        add(client, event)
+        put(events, event)
 
-    monkeypatch.setattr(LocalClient, "_add", noted)
+    monkeypatch.setattr(Handover, "put", noted)
     client = LocalClient(engine.Engine, lambda event: None)
 
     async def read(run: Run) -> None:

@@ -88,7 +88,7 @@ class LocalClient(QObject):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Adapters, snapshots and metrics."""
+        """What the engine in this process does beside answering."""
         return _CAPABILITIES
 
     def start(self) -> None:
