@@ -1,4 +1,5 @@
-// KV pages, in the layout of kernels/states/kv_pages.py, and the heads that are read and written there.
+// KV pages, in the layout of kernels/states/kv_pages.py, and the heads that are read and written
+// there.
 //
 // Pages lie in at most CHUNKS buffers. An entry of a page table is the number of a buffer, from bit
 // 48 on, and where the page starts in it. Macros: TYPE of the cache, 0 float, 1 half, 2 char with

@@ -46,7 +46,7 @@ def read(folder: Path, page: Page = PAGE, group: int = 0, size: int = len(PART))
 
 
 def test_page_size_is_that_of_the_kernels() -> None:
-    source = Path(__file__).parents[4] / "kernels" / "layer_state.py"
+    source = Path(__file__).parents[4] / "kernels" / "states" / "layer_state.py"
     found = re.search(r"^PAGE_TOKENS = (\d+)$", source.read_text(encoding="utf-8"), re.MULTILINE)
     assert found
     assert int(found[1]) == PAGE_TOKENS
