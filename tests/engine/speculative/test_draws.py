@@ -119,7 +119,7 @@ def answer(
     request = Request(PROMPT, sampled, drafter=drafter, stop_loops=False)
     cached: Any = Cached(PROMPT)
     texts: Any = Texts()
-    one = RunningSequence(SequenceGroup(request), texts, cached, (FreeDrafts(), FreeDrafts()))
+    one = RunningSequence(SequenceGroup(request), texts, cached, FreeDrafts())
     one.is_prefilling, one.pending = False, [cached.tokens.pop()]
     break_sampler(one)
     while one.generated < LENGTH:
