@@ -158,8 +158,8 @@ nk_weight
     int64_t rows, columns
 
 // Place of one layer's keys and values, or of its state of fixed size (at `keys`), in the pages of
-// its group: PageLayer and StateLayer in kernels/states/kv_pages.py, which defines their layout. Keys at
-// the offset of the values are these: see nk_has_keys. A page has NK_PAGE_TOKENS positions.
+// its group: PageLayer and StateLayer in kernels/states/kv_pages.py, which defines their layout.
+// Keys at the offset of the values are these: see nk_has_keys. A page has NK_PAGE_TOKENS positions.
 nk_kv_layer
     int64_t group  // index of the page table
     int64_t keys, key_scales  // byte offsets in a page; scales: NK_CACHE_Q8 only
