@@ -1,7 +1,7 @@
-"""Handover: what comes on any thread is delivered on the GUI thread, in batches of 16 ms.
+"""Handover: a thread-safe queue whose values are delivered on the GUI thread, every 16 ms.
 
-One queued signal per token would freeze the window whenever Python is busy, so the first thing of a
-batch wakes a precise timer, unless it is awake already.
+One queued signal for each token would freeze the window whenever Python is busy. So the first value
+of a batch starts a single-shot timer, which delivers all values that were queued until it fires.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Handover(QObject, Generic[T]):
 
     def drain(self) -> None:
         """Deliver what has come so far."""
-        self._awake = False  # first: what comes from now on wakes the timer again
+        self._awake = False  # before the queue is read: a later value starts the timer again
         batch: list[T] = []
         while self._queue:
             batch.append(self._queue.popleft())

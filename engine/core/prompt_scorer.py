@@ -1,4 +1,4 @@
-"""What a model says of a given text: log probabilities of its tokens, and logits after them.
+"""Prompt scoring: log probabilities of the tokens of a given text, and logits after them.
 
 Evaluations compare texts by them. The text is read in chunks between the passes of answers, and
 stays cached like a prompt; a cached one is read again, because its logits were not kept.

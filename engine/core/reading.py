@@ -1,8 +1,8 @@
 """TextReading: given texts whose hidden states are wanted, read in chunks between those of prompts.
 
-Each text is a sequence of its own, whose pages are freed at once unless it is kept. Only programs
-that give a token the same bits in any batch read texts together, or in shorter passes while others
-wait. So a text has the same states alone and among others.
+A text has its own sequence, whose KV pages are freed when it is read, unless `keep` takes them.
+Several texts share a pass, and passes are shorter beside other requests, only where a token has the
+same bits in any batch: so the hidden states of a text do not depend on what runs beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Colour palettes: colours by role for each theme, the shown one, and conversion to QPalette.
 
-A widget that paints itself asks for the shown palette when it does: Qt paints every widget again
-after another style sheet. One that keeps a picture or a style sheet of its own follows the palette.
+A widget that paints itself calls `shown_palette` in its paint event: Qt repaints every widget when
+the style sheet of the application changes. A widget that stores a rendered picture or has a style
+sheet of its own makes it again in a callback of `follow_palette`.
 """
 
 from __future__ import annotations
