@@ -52,8 +52,8 @@ import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
-from app.chat.builtin_presets import show_built_in
-from app.chat.model_loader import expect_model, expected_model, first_model
+from app.chat.models.model_loader import expect_model, expected_model, first_model
+from app.chat.settings.builtin_presets import show_built_in
 from app.first_paint import apply_settings, paint
 from app.settings.table import Settings, load
 from app.state.states import States
@@ -284,7 +284,7 @@ def _model_of(files: Sequence[Path], smoke_test: bool) -> Path | None:
     """The first model among files that the app was started with."""
     if smoke_test or not files:
         return next(iter(files), None)
-    from app.chat.opening import is_model
+    from app.chat.sending.opening import is_model
 
     return next(filter(is_model, files), None)
 
@@ -292,9 +292,9 @@ def _model_of(files: Sequence[Path], smoke_test: bool) -> Path | None:
 def _controller(states: States, settings: Settings) -> tuple[Controller, StoreQueue]:
     """Import and create the controller, and the queue of the store that it uses."""
     from app.chat.controller import Controller
-    from app.chat.engine_directory import engines_elsewhere
-    from app.chat.local_server import shared_engine
-    from app.chat.network import Outside
+    from app.chat.servers.engine_directory import engines_elsewhere
+    from app.chat.servers.local_server import shared_engine
+    from app.chat.servers.network import Outside
     from app.engines.local import local
     from app.store.writer import StoreQueue
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QFileDialog
 
-from app.chat.adapters import Adapters
-from app.chat.chat_models import NOTICE as MODEL_NOTICE
-from app.chat.chat_settings import NOTICE as OPTIONS_NOTICE
+from app.chat.answering.chat_models import NOTICE as MODEL_NOTICE
+from app.chat.answering.served_answers import NOTICE as SERVED_NOTICE
 from app.chat.controller import Controller
-from app.chat.rewritten import SAVED_NOTICE
-from app.chat.served_answers import NOTICE as SERVED_NOTICE
+from app.chat.documents.rewritten import SAVED_NOTICE
+from app.chat.models.adapters import Adapters
+from app.chat.settings.chat_settings import NOTICE as OPTIONS_NOTICE
 from app.chat.store_faults import NEWER_NOTICE
 from app.chat.transfer.controller import EXPORTED_NOTICE
 from app.chat.updates import NEWS_NOTICE, OTHER_NOTICE

@@ -13,52 +13,52 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.adapters import Adapters
-from app.chat.answers import FULL_NOTICE, Answers
-from app.chat.attachments import NOTICE as ATTACHMENTS_NOTICE
-from app.chat.attachments import Attachments, default_extractor
-from app.chat.chat_models import ChatModels
-from app.chat.chat_settings import ChatSettingsController
-from app.chat.collection_choices import CollectionChoices
-from app.chat.collections import Collections
-from app.chat.comparison import Comparisons
-from app.chat.continuation import Continuation
-from app.chat.conversations import Conversations
-from app.chat.copies import Copies
-from app.chat.deletions import Deletions
-from app.chat.draft_model import SpeculativeModel
-from app.chat.drafts import UnsentText
-from app.chat.encoder import Encoder
-from app.chat.file_texts import TextExtractor
-from app.chat.fit import Fit
-from app.chat.folders import Folders
-from app.chat.indexed_files import IndexedFiles
-from app.chat.indexing import Indexing
+from app.chat.answering.answers import FULL_NOTICE, Answers
+from app.chat.answering.chat_models import ChatModels
+from app.chat.answering.comparison import Comparisons
+from app.chat.answering.continuation import Continuation
+from app.chat.answering.model_switch import NOTICE as SWITCH_NOTICE
+from app.chat.answering.model_switch import ModelSwitch
+from app.chat.answering.model_use import ModelUse
+from app.chat.answering.reading_aloud import ReadingAloud
+from app.chat.chat_list.conversations import Conversations
+from app.chat.chat_list.copies import Copies
+from app.chat.chat_list.deletions import Deletions
+from app.chat.chat_list.folders import Folders
+from app.chat.chat_list.titles import Titles
+from app.chat.documents.collection_choices import CollectionChoices
+from app.chat.documents.collections import Collections
+from app.chat.documents.encoder import Encoder
+from app.chat.documents.file_texts import TextExtractor
+from app.chat.documents.indexed_files import IndexedFiles
+from app.chat.documents.indexing import Indexing
+from app.chat.documents.passage_documents import PassageDocuments
+from app.chat.documents.retrieval import Retrieval
+from app.chat.documents.rewritten import Rewritten
 from app.chat.last_chat import LastChat
-from app.chat.messages import Messages
-from app.chat.model_loader import ModelLoader, expect_model, first_model
-from app.chat.model_switch import NOTICE as SWITCH_NOTICE
-from app.chat.model_switch import ModelSwitch
-from app.chat.model_use import ModelUse
+from app.chat.models.adapters import Adapters
+from app.chat.models.draft_model import SpeculativeModel
+from app.chat.models.model_loader import ModelLoader, expect_model, first_model
+from app.chat.models.snapshots import SnapshotController
 from app.chat.navigation import Navigation
-from app.chat.network import Network, Outside
-from app.chat.opening import Opening
-from app.chat.outbox import Outbox
-from app.chat.passage_documents import PassageDocuments
-from app.chat.performance import Performance
-from app.chat.presets import Presets
-from app.chat.prompts import PromptBuilder
 from app.chat.quitting import Quitting, RejectedNotices
-from app.chat.reading_aloud import ReadingAloud
-from app.chat.retrieval import Retrieval
-from app.chat.rewritten import Rewritten
-from app.chat.runner import Runner
-from app.chat.saved_settings import SavedSettings
-from app.chat.snapshots import SnapshotController
-from app.chat.snippets import Snippets
+from app.chat.requests.performance import Performance
+from app.chat.requests.prompts import PromptBuilder
+from app.chat.requests.runner import Runner
+from app.chat.requests.token_count import TokenCount
+from app.chat.sending.attachments import NOTICE as ATTACHMENTS_NOTICE
+from app.chat.sending.attachments import Attachments, default_extractor
+from app.chat.sending.drafts import UnsentText
+from app.chat.sending.fit import Fit
+from app.chat.sending.messages import Messages
+from app.chat.sending.opening import Opening
+from app.chat.sending.outbox import Outbox
+from app.chat.servers.network import Network, Outside
+from app.chat.settings.chat_settings import ChatSettingsController
+from app.chat.settings.presets import Presets
+from app.chat.settings.saved_settings import SavedSettings
+from app.chat.settings.snippets import Snippets
 from app.chat.store_faults import StoreFaults
-from app.chat.titles import Titles
-from app.chat.token_count import TokenCount
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.chat.updates import Updates
 from app.domain.chat_settings import NO_SETTINGS

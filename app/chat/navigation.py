@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.chat.answers import Answers
-from app.chat.drafts import UnsentText
+from app.chat.answering.answers import Answers
+from app.chat.sending.drafts import UnsentText
 from app.domain.unsent import Unsent
 from app.state.chat import State
 from app.store.store import Store, StoredBranch

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.chat.adapters import Adapters
-from app.chat.answers import Answers
-from app.chat.chat_settings import ChatSettingsController
-from app.chat.collections import Collections
-from app.chat.conversations import Conversations
-from app.chat.drafts import UnsentText
-from app.chat.folders import Folders
-from app.chat.presets import Presets
-from app.chat.snippets import Snippets
+from app.chat.answering.answers import Answers
+from app.chat.chat_list.conversations import Conversations
+from app.chat.chat_list.folders import Folders
+from app.chat.documents.collections import Collections
+from app.chat.models.adapters import Adapters
+from app.chat.sending.drafts import UnsentText
+from app.chat.settings.chat_settings import ChatSettingsController
+from app.chat.settings.presets import Presets
+from app.chat.settings.snippets import Snippets
 from app.state.chat import Notice, State
 from app.store.schema import NewerStore
 from app.store.store import DamagedStore, StoreError

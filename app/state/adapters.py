@@ -1,6 +1,6 @@
 """Observable state of the adapter panel: the shown chat's stack, saved mixes and known files.
 
-Only `app.chat.adapters` changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.models.adapters` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations

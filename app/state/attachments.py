@@ -1,6 +1,6 @@
 """Observable state of attached files that are not sent, and whether the next prompt fits.
 
-Only `app.chat.attachments` and `app.chat.fit` change it; values are immutable, as in
+Only `app.chat.sending.attachments` and `app.chat.sending.fit` change it; values are immutable, as in
 `app.state.chat`.
 """
 
@@ -153,7 +153,7 @@ class AttachmentsState(Observable):
                     return place, each
         return None
 
-    # --- changing: app.chat.attachments and app.chat.fit only -----------------------------------
+    # --- changing: app.chat.sending.attachments and app.chat.sending.fit only -----------------------------------
 
     def set(self, place: Place, attachments: Sequence[Attachment]) -> None:
         """Set the files of a place; none removes it."""

@@ -45,7 +45,7 @@ class ShownSettings:
 
 
 class ChatSettingsState(Observable):
-    """Only `app.chat.chat_settings` changes it."""
+    """Only `app.chat.settings.chat_settings` changes it."""
 
     changed = Signal()
 

@@ -1,6 +1,6 @@
 """Observable collections of documents, and how far their files are read.
 
-Only `app.chat.collections` changes it.
+Only `app.chat.documents.collections` changes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CollectionsState(Observable):
         found = (self.collection(id) for id in ids)
         return tuple(ShownCollection(each, self.view(each.id)) for each in found if each)
 
-    # --- changing: `app.chat.collections` only --------------------------------------------------
+    # --- changing: `app.chat.documents.collections` only --------------------------------------------------
 
     def set(self, collections: Sequence[Collection], deleted: Collection | None = None) -> None:
         """Replace the collections, and what can be restored."""

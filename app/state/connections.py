@@ -1,6 +1,6 @@
 """Observable state of connections: engines elsewhere, what was found, every contact, the switch.
 
-Only `app.chat.connections` changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.servers.connections` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ConnectionsState(Observable):
         """The connection with this id."""
         return next((row for row in self.engines if row.id == id), None)
 
-    # --- changing: app.chat.connections only ----------------------------------------------------
+    # --- changing: app.chat.servers.connections only ----------------------------------------------------
 
     def set_engines(self, engines: Sequence[EngineRow], *, offered: bool = True) -> None:
         """Set the connections to engines elsewhere."""

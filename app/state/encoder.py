@@ -1,6 +1,6 @@
 """Observable state of the embedding model: which one turns texts into vectors, or which can be got.
 
-Only `app.chat.encoder` changes it.
+Only `app.chat.documents.encoder` changes it.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ class EncoderState(Observable):
     view = ReadOnly(EncoderView())
 
     def set_view(self, view: EncoderView) -> None:
-        """Set what is shown: app.chat.encoder only."""
+        """Set what is shown: app.chat.documents.encoder only."""
         self._set(self.changed, view=view)

@@ -1,6 +1,6 @@
 """Observable state of the document index: how many documents and passages are still to be done.
 
-Only `app.chat.indexing` changes it.
+Only `app.chat.documents.indexing` changes it.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ class IndexingState(Observable):
     view = ReadOnly(IndexingView())
 
     def set_view(self, view: IndexingView) -> None:
-        """Set what is shown; called by `app.chat.indexing` only."""
+        """Set what is shown; called by `app.chat.documents.indexing` only."""
         self._set(self.changed, view=view)

@@ -255,7 +255,7 @@ class LibraryState(Observable):
         self._set(self.catalog_changed, embedders=tuple(rows))
 
     def set_embedder(self, path: Path | None) -> None:
-        """Set the installed model that documents are searched with: app.chat.encoder only."""
+        """Set the installed model that documents are searched with: app.chat.documents.encoder only."""
         self._set(self.installed_changed, embedder=path)
 
     def set_speed(self, bytes_per_second: float) -> None:

@@ -1,6 +1,6 @@
 """Observable state of performance: the figures of the last answers, and the engine's metrics.
 
-Only `app.chat.performance` changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.requests.performance` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Observable presets: those of the app and of the user, and what new chats begin with.
 
-Only `app.chat.presets` changes it.
+Only `app.chat.settings.presets` changes it.
 """
 
 from __future__ import annotations

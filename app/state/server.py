@@ -1,6 +1,6 @@
 """Observable state of the server for other programs: whether it runs, its users, its log.
 
-Only `app.chat.serving` changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.servers.serving` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ServerState(Observable):
         """Whether other programs can use it, or soon can."""
         return self.status.phase in (ServerPhase.STARTING, ServerPhase.ON)
 
-    # --- changing: app.chat.serving only --------------------------------------------------------
+    # --- changing: app.chat.servers.serving only --------------------------------------------------------
 
     def set(self, **values: Any) -> None:
         """Change some values of the status."""

@@ -1,6 +1,6 @@
 """Observable state of snapshots: the restored context of the shown chat, and disk space used.
 
-Only `app.chat.snapshots` changes it; values are immutable, as in `app.state.chat`.
+Only `app.chat.models.snapshots` changes it; values are immutable, as in `app.state.chat`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SessionState(Observable):
     resume = ReadOnly[Resume | None](None)  # of the shown conversation; None: nothing to show
     saved = ReadOnly(SavedSnapshots())
 
-    # --- changing: app.chat.snapshots only ------------------------------------------------------
+    # --- changing: app.chat.models.snapshots only ------------------------------------------------------
 
     def set_resume(self, resume: Resume | None) -> None:
         """Set the restore status of the shown conversation; None hides it."""

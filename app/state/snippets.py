@@ -19,7 +19,7 @@ class SnippetState(Observable):
     deleted = ReadOnly[Snippet | None](None)  # that can be restored
 
     def set(self, snippets: Sequence[Snippet], deleted: Snippet | None = None) -> None:
-        """Set all of them; called by `app.chat.snippets` only."""
+        """Set all of them; called by `app.chat.settings.snippets` only."""
         self._snippets = tuple(sorted(snippets, key=lambda each: (each.name.casefold(), each.id)))
         self._deleted = deleted
         self.changed.emit()

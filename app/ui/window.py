@@ -27,16 +27,16 @@ from app.settings.table import Settings
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.attaching import Attaching
-from app.ui.chat.folder_card import FolderSettings
-from app.ui.chat.model_picker import CARD_WIDTH as PICKER_WIDTH
-from app.ui.chat.model_picker import ModelPicker
+from app.ui.chat.composer.preset_menu import PresetMenu
+from app.ui.chat.composer.prompt_list import PromptList
+from app.ui.chat.composer.prompt_manager import CARD_WIDTH as PROMPTS_WIDTH
+from app.ui.chat.composer.prompt_manager import PromptManager
+from app.ui.chat.composer.settings_words import panel_words
+from app.ui.chat.models.model_picker import CARD_WIDTH as PICKER_WIDTH
+from app.ui.chat.models.model_picker import ModelPicker
 from app.ui.chat.page import ChatPage
-from app.ui.chat.preset_menu import PresetMenu
-from app.ui.chat.prompt_list import PromptList
-from app.ui.chat.prompt_manager import CARD_WIDTH as PROMPTS_WIDTH
-from app.ui.chat.prompt_manager import PromptManager
-from app.ui.chat.settings_words import panel_words
-from app.ui.chat.sidebar import Sidebar
+from app.ui.chat.sidebar.folder_card import FolderSettings
+from app.ui.chat.sidebar.sidebar import Sidebar
 from app.ui.chat.top_bar import TopBar
 from app.ui.comparison.cards import AnswerCards
 from app.ui.file_dialogs import choose_model
@@ -58,8 +58,8 @@ from app.ui.widgets.text_undo import TextUndo
 from app.ui.widgets.typing import ComposingElsewhere, Field, type_into, types_text
 
 if TYPE_CHECKING:
-    from app.ui.chat.archive import ArchivePage
-    from app.ui.chat.trash import TrashPage
+    from app.ui.chat.sidebar.archive import ArchivePage
+    from app.ui.chat.sidebar.trash import TrashPage
     from app.ui.collections.page import CollectionsPage
     from app.ui.connections.page import ConnectionsPage
     from app.ui.library.page import LibraryPage
@@ -461,7 +461,7 @@ class Window(QWidget):
     # --- pages ----------------------------------------------------------------------------------
 
     def _make_trash(self) -> TrashPage:
-        from app.ui.chat.trash import TrashPage
+        from app.ui.chat.sidebar.trash import TrashPage
 
         page = TrashPage(self._state, self._states.library)
         page.restore_requested.connect(self.restore_requested)
@@ -471,7 +471,7 @@ class Window(QWidget):
         return page
 
     def _make_archive(self) -> ArchivePage:
-        from app.ui.chat.archive import ArchivePage
+        from app.ui.chat.sidebar.archive import ArchivePage
 
         page = ArchivePage(self._state)
         page.opened.connect(self.sidebar.opened)

@@ -243,8 +243,8 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.processes",
     "app.smoke",
     "app.store",
-    "app.ui.chat.archive",
-    "app.ui.chat.trash",
+    "app.ui.chat.sidebar.archive",
+    "app.ui.chat.sidebar.trash",
     "app.ui.collections.page",
     "app.ui.comparison.card",
     "app.ui.connections.page",
@@ -305,8 +305,8 @@ def test_the_first_paint_waits_for_no_controller_and_no_page_that_is_not_shown(
     assert within(names, ("sqlite3", *OF_OTHERS)) == set()
     assert within(names, ("app.chat",)) == {
         "app.chat",
-        "app.chat.builtin_presets",
-        "app.chat.model_loader",
+        "app.chat.settings.builtin_presets",
+        "app.chat.models.model_loader",
     }
     for name in (*NOT_BEFORE_THE_FIRST_PAINT, *NOT_WITH_THE_CONTROLLER):
         place = ROOT / name.replace(".", "/")

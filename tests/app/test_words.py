@@ -18,16 +18,18 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("app/ui", "app/chat", "app/library", "app/state")
 # Strings that look like texts of the window, and are none.
 NO_TEXTS = {
-    "app/chat/chat_models.py": {"chat model"},  # a kind of notice
+    "app/chat/answering/chat_models.py": {"chat model"},  # a kind of notice
     "app/chat/controller.py": {"user files", "own files"},  # names of threads
-    "app/chat/indexing.py": {"document index"},  # name of a thread
-    "app/chat/long_documents.py": {"no room for a part of the document"},  # technical
-    "app/chat/passage_documents.py": {"passage documents"},  # name of a thread
-    "app/chat/prompts.py": {"You began this conversation with these words:"},  # for the model
-    "app/chat/retrieval.py": {"no index"},  # technical
-    "app/chat/rewritten.py": {"{…} 2.md"},  # file name
+    "app/chat/documents/indexing.py": {"document index"},  # name of a thread
+    "app/chat/documents/long_documents.py": {"no room for a part of the document"},  # technical
+    "app/chat/documents/passage_documents.py": {"passage documents"},  # name of a thread
+    "app/chat/requests/prompts.py": {
+        "You began this conversation with these words:"
+    },  # for the model
+    "app/chat/documents/retrieval.py": {"no index"},  # technical
+    "app/chat/documents/rewritten.py": {"{…} 2.md"},  # file name
     "app/chat/store_faults.py": {"newer store"},  # a kind of notice
-    "app/chat/titles.py": {  # for the model, and of its answers
+    "app/chat/chat_list/titles.py": {  # for the model, and of its answers
         "Write a title for this conversation: two to six words that name its topic, in the language "
         "of my first message. Reply with the title only.",
         r"(?:I['\u2019](?:m|ll|d)|I (?:am|can|can['\u2019]t|cannot|need|apologi[sz]e)|You['\u2019]re"
@@ -52,7 +54,7 @@ NO_TEXTS = {
         "unknown command",
         "nested too deeply",
     },
-    "app/ui/chat/format_words.py": {  # examples of formats
+    "app/ui/chat/composer/format_words.py": {  # examples of formats
         '{"type": "object", "properties": {"name": {"type": "string"}}}',
         'root ::= "yes" | "no"',
     },
@@ -87,8 +89,8 @@ NO_TEXTS = {
 OTHER_LANGUAGES = {
     "app/chat/transfer/ollama.py",
     "app/ui/export/html.py",
-    "app/chat/embedding_prompts.py",  # for models
-    "app/chat/table_prompts.py",  # for models
+    "app/chat/documents/embedding_prompts.py",  # for models
+    "app/chat/documents/table_prompts.py",  # for models
 }
 # Modules that pass texts of a table to tr: no literals can stand there.
 FROM_TABLES = {

@@ -24,8 +24,8 @@ import torch  # noqa: F401  (of the engine, which the app has loaded)
 from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.chat.attachments import default_extractor
-from app.chat.collections import Collections
+from app.chat.documents.collections import Collections
+from app.chat.sending.attachments import default_extractor
 from collection_table import Table
 from fakes import MODEL
 

@@ -26,7 +26,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
 import recall_set
-from app.chat.indexing import DocumentText, Indexing
+from app.chat.documents.indexing import DocumentText, Indexing
 from app.documents.index import DocumentIndex
 from app.domain.documents import DocumentKind, PageStart
 from app.state.chat import State

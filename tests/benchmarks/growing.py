@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from PySide6.QtCore import QCoreApplication
 
-from app.chat.planner import Branch
-from app.chat.running_answer import QueuedAnswer, RunningAnswer
+from app.chat.requests.planner import Branch
+from app.chat.requests.running_answer import QueuedAnswer, RunningAnswer
 from app.domain.deltas import TextDelta
 from app.domain.message import Message, MessageState
 from app.engines.local import LocalAnswer

@@ -117,7 +117,7 @@ def measure(folder: Path) -> dict[str, float]:
 
     from app.state.states import States
     from app.store.store import Store
-    from app.ui.chat.sidebar import Sidebar
+    from app.ui.chat.sidebar.sidebar import Sidebar
     from app.ui.theme.theme import Theme
 
     application = QApplication([])

@@ -206,7 +206,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 def _staged(home: Path, folder: Path):
     """The app, with a collection of the folder."""
-    from app.chat.attachments import default_extractor
+    from app.chat.sending.attachments import default_extractor
     from stage import Stage
 
     _application()

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
-from app.chat.engine_directory import engines_elsewhere
-from app.chat.network import Outside
+from app.chat.servers.engine_directory import engines_elsewhere
+from app.chat.servers.network import Outside
 from app.domain.message import Message, MessageState
 from app.state.connections import EngineState
 from app.ui.settings.fields import LineField

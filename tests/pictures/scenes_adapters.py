@@ -9,7 +9,7 @@ from pathlib import Path
 from PySide6.QtCore import QPoint
 
 from adapter_stage import FOLDER, FORMAL, PIRATE, SHORT, accept, refuse
-from app.chat.adapters import Adapters
+from app.chat.models.adapters import Adapters
 from app.domain.message import AdapterMark
 from app.ui.panel.adapters import AdapterSection
 from scenes_chat import ask, ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.chat.network import Outside
+from app.chat.servers.network import Outside
 from app.domain.answer_details import AnswerDetails
 from app.domain.chat_settings import NO_SETTINGS, settings_text
 from app.domain.connection import Connection, RemoteModel, ServerKind

@@ -40,7 +40,7 @@ _SAID = (
 
 
 def _result() -> TablePart:
-    from app.chat.table_answers import result_part
+    from app.chat.documents.table_answers import result_part
 
     [table] = find_tables([_FILE])
     query = read_query(_QUERY, {table.name: lambda name: name if table.column(name) else None})

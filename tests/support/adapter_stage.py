@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
-from app.chat.adapters import Adapters
-from app.chat.chat_settings import ChatSettingsController
-from app.chat.planner import Branch, Uses
-from app.chat.prompts import PromptBuilder
-from app.chat.runner import Runner
+from app.chat.models.adapters import Adapters
+from app.chat.requests.planner import Branch, Uses
+from app.chat.requests.prompts import PromptBuilder
+from app.chat.requests.runner import Runner
+from app.chat.settings.chat_settings import ChatSettingsController
 from app.domain.chat import Conversation
 from app.domain.chat_settings import NO_SETTINGS, settings_text
 from app.domain.ids import new_id
@@ -75,7 +75,7 @@ def refuse(
 
 
 class AdapterStage:
-    """`app.chat.adapters` with a scripted engine and a real store."""
+    """`app.chat.models.adapters` with a scripted engine and a real store."""
 
     def __init__(self, folder: Path) -> None:
         self.state = State()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.chat.collections import Collections
-from app.chat.file_texts import TextExtractor
+from app.chat.documents.collections import Collections
+from app.chat.documents.file_texts import TextExtractor
 from app.domain.parts import TextPart
 from app.domain.passages import passages_part
 from fakes import MODEL

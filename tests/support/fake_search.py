@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from app.chat.indexing import SearchResult
+from app.chat.documents.indexing import SearchResult
 from app.domain.documents import DocumentKind, FoundPassage, PageStart, PageUnit, Reads
 from app.domain.parts import FilePart
 

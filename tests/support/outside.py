@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.chat.connections import EngineFault
-from app.chat.serving import ServerUse
+from app.chat.servers.connections import EngineFault
+from app.chat.servers.serving import ServerUse
 from app.state.connections import EngineEdit, EngineRow, FoundRow
 from engine import LocalServerOptions
 

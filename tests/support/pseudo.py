@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 
 import catalogs
 from app.system.translation import Catalog, use
-from app.ui.chat.model_picker import ModelButton
+from app.ui.chat.models.model_picker import ModelButton
 from app.ui.documents.chip import AttachmentChip
 from app.ui.widgets.controls import ElidedLabel
 

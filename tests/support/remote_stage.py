@@ -8,8 +8,8 @@ from typing import Any
 
 from pytestqt.qtbot import QtBot
 
-from app.chat.engine_directory import RemoteDirectory
-from app.chat.network import Outside
+from app.chat.servers.engine_directory import RemoteDirectory
+from app.chat.servers.network import Outside
 from app.domain.message import Message
 from app.domain.model_ref import Remote
 from app.engines.remote.connections import ConnectionStore

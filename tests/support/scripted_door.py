@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-from app.chat.long_documents import LongAnswer
+from app.chat.documents.long_documents import LongAnswer
 from app.domain.deltas import (
     AnswerEnd,
     AnswerFailed,

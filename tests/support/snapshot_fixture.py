@@ -1,4 +1,4 @@
-"""Test fixture of app.chat.snapshots: Sessions with a fake engine, a real store and user actions."""
+"""Test fixture of app.chat.models.snapshots: Sessions with a fake engine, a real store and user actions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from PySide6.QtCore import QTimer
 
-from app.chat.planner import Branch
-from app.chat.prompts import PromptBuilder, turns_of
-from app.chat.runner import Runner
-from app.chat.snapshots import OPEN_MILLISECONDS, SnapshotController
+from app.chat.models.snapshots import OPEN_MILLISECONDS, SnapshotController
+from app.chat.requests.planner import Branch
+from app.chat.requests.prompts import PromptBuilder, turns_of
+from app.chat.requests.runner import Runner
 from app.domain.ids import new_id
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
@@ -87,7 +87,7 @@ class SnapshotFixture:
         return self.engines[-1]
 
     def _on_sent(self, run: Run, _: object) -> None:
-        if isinstance(run.request, SetAdapters):  # as `app.chat.adapters` does
+        if isinstance(run.request, SetAdapters):  # as `app.chat.models.adapters` does
             start(self._set_adapters(run), reraise)
 
     async def _set_adapters(self, run: Run) -> None:
@@ -165,7 +165,7 @@ class SnapshotFixture:
             self.state.show(conversation, self.branch(conversation))
 
     def ask(self, conversation: int, text: str = "And then?") -> None:
-        """Start an answer as `app.chat.answers` does."""
+        """Start an answer as `app.chat.answering.answers` does."""
         self.add(conversation, Role.USER, text)
         turns = turns_of(self.state.branches[conversation], self.settings.system_prompt)
         answer = self.add(conversation, Role.ASSISTANT, "")

@@ -11,8 +11,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop, QObject, QPrope
 from PySide6.QtWidgets import QApplication
 
 from app.chat.controller import Controller
-from app.chat.file_texts import TextExtractor
-from app.chat.network import Outside
+from app.chat.documents.file_texts import TextExtractor
+from app.chat.servers.network import Outside
 from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
 from app.first_paint import apply_settings

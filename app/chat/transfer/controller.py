@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.chat.conversations import Conversations
-from app.chat.deletions import Deletions
-from app.chat.folders import Folders
+from app.chat.chat_list.conversations import Conversations
+from app.chat.chat_list.deletions import Deletions
+from app.chat.chat_list.folders import Folders
 from app.chat.transfer.batches import Batches, Made
 from app.chat.transfer.faults import Cancelled, TransferError
 from app.chat.transfer.files import FreePaths, replaced

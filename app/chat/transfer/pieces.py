@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from app.chat.conversations import one_line, title_of
+from app.chat.chat_list.conversations import one_line, title_of
 from app.domain.chat_settings import ChatSettings
 from app.domain.chat_tree import ChatTree, FolderRecord, renumbered
 from app.domain.ids import new_id

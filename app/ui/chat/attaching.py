@@ -13,7 +13,7 @@ from app.domain.parts import FilePart
 from app.domain.passages import passage_file
 from app.state.attachments import Attachment
 from app.state.states import States
-from app.ui.chat.file_list import FileList
+from app.ui.chat.composer.file_list import FileList
 from app.ui.chat.page import ChatPage
 from app.ui.documents.viewer import DocumentViewer
 from app.ui.file_dialogs import choose_files, choose_folder

@@ -15,8 +15,8 @@ from app.state.library import LibraryState
 from app.state.presets import PresetState
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
-from app.ui.chat.better_model import BetterModelLine
-from app.ui.chat.preset_chips import PresetChips
+from app.ui.chat.composer.preset_chips import PresetChips
+from app.ui.chat.models.better_model import BetterModelLine
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette, recolored, shown_palette
 from app.ui.theme.theme import BODY, HEADING, READING, figures, font

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from app.state.chat import State
 from app.system.translation import tr
 from app.ui.chat.chat_title import ChatTitle
-from app.ui.chat.model_picker import ModelButton
+from app.ui.chat.models.model_picker import ModelButton
 from app.ui.widgets.controls import IconButton
 
 

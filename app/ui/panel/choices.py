@@ -8,7 +8,7 @@ from app.settings.samplers import THINKING, USUAL_BUDGET, Thinking
 from app.settings.table import Setting
 from app.state.chat_settings import ShownSettings
 from app.system.translation import tr
-from app.ui.chat.settings_words import part_name
+from app.ui.chat.composer.settings_words import part_name
 from app.ui.panel.format_field import FormatField
 from app.ui.panel.section import Section, note
 from app.ui.settings.fields import Segments

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from app.domain.chat_settings import NO_SETTINGS, PARTS, ChatSettings, changed_parts, with_parts
 from app.state.states import States
 from app.system.translation import listed, tr
-from app.ui.chat.settings_words import part_name
+from app.ui.chat.composer.settings_words import part_name
 from app.ui.panel.adapters import AdapterSection
 from app.ui.panel.choices import FormatSection, PolicySection, ThinkingSection
 from app.ui.panel.documents import DocumentsSection

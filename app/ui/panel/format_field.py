@@ -19,7 +19,7 @@ from app.engines.capabilities import Capabilities
 from app.settings.table import Setting
 from app.state.chat_settings import FormatFault
 from app.system.translation import tr
-from app.ui.chat.format_words import example, full_name, help_text
+from app.ui.chat.composer.format_words import example, full_name, help_text
 from app.ui.settings.fields import ChoiceButton
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import SMALL, code_font

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAccessible, QFont, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.system.translation import tr
-from app.ui.chat.settings_words import part_name
+from app.ui.chat.composer.settings_words import part_name
 from app.ui.settings.fields import Segments
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility

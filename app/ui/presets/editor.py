@@ -14,7 +14,7 @@ from app.domain.chat_settings import PARTS
 from app.settings.table import Setting
 from app.state.presets import PresetState
 from app.system.translation import tr, trn
-from app.ui.chat.settings_words import part_name
+from app.ui.chat.composer.settings_words import part_name
 from app.ui.presets.words import part_words
 from app.ui.settings.fields import LineField, TextField
 from app.ui.settings.row import PreferenceRow

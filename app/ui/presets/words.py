@@ -7,7 +7,7 @@ from app.domain.model_ref import Local, Remote
 from app.settings.samplers import SAMPLERS, Thinking
 from app.settings.table import Setting
 from app.system.translation import listed, number, tr, trn
-from app.ui.chat.format_words import full_name
+from app.ui.chat.composer.format_words import full_name
 from engine import ContextPolicy
 
 

@@ -13,7 +13,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.chat.attachments import MOST_AT_ONCE, MOST_FILES, NOTICE
+from app.chat.sending.attachments import MOST_AT_ONCE, MOST_FILES, NOTICE
 from app.documents.extract import Extractor
 from app.domain.documents import Reads
 from app.domain.parts import FilePart, TextPart, files, prompt_text

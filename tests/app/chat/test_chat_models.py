@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.chat_models import NOTICE
-from app.chat.model_switch import NOTICE as SWITCH_NOTICE
+from app.chat.answering.chat_models import NOTICE
+from app.chat.answering.model_switch import NOTICE as SWITCH_NOTICE
 from app.domain.chat_settings import ChatSettings
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState, StopReason

@@ -16,8 +16,8 @@ import pytest
 from PySide6.QtCore import QTimer
 
 import crash_collection
-from app.chat import collection_reader, collection_reading, collections
-from app.chat.collection_reader import ReadFile
+from app.chat.documents import collection_reader, collection_reading, collections
+from app.chat.documents.collection_reader import ReadFile
 from app.documents import folder_scan
 from app.documents.folder_scan import changed_at
 from app.domain.chat_settings import ChatSettings

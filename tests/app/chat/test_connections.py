@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.connections import EngineFault, purpose_words
-from app.chat.network import Outside
+from app.chat.servers.connections import EngineFault, purpose_words
+from app.chat.servers.network import Outside
 from app.domain.model_ref import Remote
 from app.net.ledger import Purpose
 from app.net.offline import Offline, gate

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.chat.answers import FULL_NOTICE
+from app.chat.answering.answers import FULL_NOTICE
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.message import MessageState
 from app.store.store import Store

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.continuation import NOTICE as ENDED_NOTICE
-from app.chat.conversations import title_of
+from app.chat.answering.continuation import NOTICE as ENDED_NOTICE
+from app.chat.chat_list.conversations import title_of
 from app.domain.message import AnswerAgain, Message, MessageState, StopReason
 from app.domain.model_ref import Local
 from app.domain.parts import ErrorPart, FilePart, Parts, TextPart, ThoughtPart, clipboard_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.chat.draft_model import NOTICE
+from app.chat.models.draft_model import NOTICE
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from engine import Chat, DraftKind, DraftSet, Failed, SetDraft
 from fakes import MODEL

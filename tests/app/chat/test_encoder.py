@@ -12,8 +12,8 @@ import pytest
 
 import tiny
 import tiny_encoders
-from app.chat import encoder as module
-from app.chat.encoder import Encoder, TextKind, Vectors
+from app.chat.documents import encoder as module
+from app.chat.documents.encoder import Encoder, TextKind, Vectors
 from app.domain.model_ref import Local
 from app.downloads import catalog
 from app.downloads.entry import Download

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.model_loader import expect_model, expected_model
+from app.chat.models.model_loader import expect_model, expected_model
 from app.domain.message import MessageState, StopReason
 from app.settings.table import Settings
 from app.state.chat import ModelPhase

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.connections import EngineDirectory, EngineFault
-from app.chat.engine_directory import RemoteDirectory
+from app.chat.servers.connections import EngineDirectory, EngineFault
+from app.chat.servers.engine_directory import RemoteDirectory
 from app.domain.connection import ServerKind
 from app.domain.deltas import TextDelta
 from app.domain.model_ref import Local, Remote

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat import fit
-from app.chat.fit import NOTICE
+from app.chat.sending import fit
+from app.chat.sending.fit import NOTICE
 from app.domain.chat_settings import ChatSettings
 from app.domain.documents import Reads
 from app.domain.model_ref import Local, Remote

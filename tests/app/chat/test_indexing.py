@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.encoder import TextKind, Vectors
-from app.chat.indexing import DocumentText, Indexing, Offered, Reader, SearchResult
+from app.chat.documents.encoder import TextKind, Vectors
+from app.chat.documents.indexing import DocumentText, Indexing, Offered, Reader, SearchResult
 from app.documents.index import DocumentIndex
 from app.documents.passages import parts_of
 from app.domain.documents import DocumentKind
@@ -199,7 +199,7 @@ def test_a_reader_that_fails_ends_its_document_only(make, caplog: pytest.LogCapt
 def test_a_forgotten_document_is_gone_whatever_its_state(
     make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.chat.indexing._TIDY_MILLISECONDS", 50)
+    monkeypatch.setattr("app.chat.documents.indexing._TIDY_MILLISECONDS", 50)
     path = tmp_path / "documents.sqlite"
     bench = make(path)
     entered, go_on = threading.Event(), threading.Event()
@@ -297,7 +297,7 @@ def test_the_parts_of_passages_are_read_after_all_passages(make, tmp_path: Path)
 def test_only_words_count_when_the_embedding_model_is_busy(
     make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.chat.indexing._VECTOR_MILLISECONDS", 50)
+    monkeypatch.setattr("app.chat.documents.indexing._VECTOR_MILLISECONDS", 50)
     encoder = FakeEncoder()
     encoder.holds = True
     bench = make(None, encoder)

@@ -12,8 +12,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import tiny
-from app.chat.local_server import shared_engine
-from app.chat.network import Outside
+from app.chat.servers.local_server import shared_engine
+from app.chat.servers.network import Outside
 from app.domain.message import MessageState
 from app.settings.table import Settings
 from app.state.chat import ModelPhase

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.rewritten import SAVED_NOTICE, saved_text
+from app.chat.documents.rewritten import SAVED_NOTICE, saved_text
 from app.documents.readers import docx
 from app.documents.source import Source
 from app.domain.documents import Reads

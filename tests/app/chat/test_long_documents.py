@@ -10,8 +10,8 @@ import pytest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.chat.part_cuts import part_end
-from app.chat.rewritten import NOTICE, SAVED_NOTICE
+from app.chat.documents.part_cuts import part_end
+from app.chat.documents.rewritten import NOTICE, SAVED_NOTICE
 from app.documents.readers import docx
 from app.documents.source import Source
 from app.domain.documents import PageStart, PageUnit, Reads

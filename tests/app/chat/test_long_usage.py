@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat import running_answer
-from app.chat.context_room import bytes_per_token
-from app.chat.long_documents import LongAnswer, LongRequest, step_words
+from app.chat.documents.long_documents import LongAnswer, LongRequest, step_words
+from app.chat.requests import running_answer
+from app.chat.requests.context_room import bytes_per_token
 from app.domain.deltas import (
     AnswerEnd,
     AnswerFailed,

@@ -56,7 +56,7 @@ def line(window: Elsewhere) -> str:
 def test_model_that_its_server_no_longer_lists(
     window: Elsewhere, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.chat.connections._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("app.chat.servers.connections._AGAIN_SECONDS", 0.0)
     answered(window, server)
     assert line(window) == ""
     lists(server, "small")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.model_loader import NOTICE
+from app.chat.models.model_loader import NOTICE
 from app.settings import model_settings as model_defaults
 from app.settings.model_settings import ModelDefaults
 from app.settings.table import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.model_switch import NOTICE
+from app.chat.answering.model_switch import NOTICE
 from app.domain.message import MessageState
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.opening import NOTICE, is_model
+from app.chat.sending.opening import NOTICE, is_model
 from app.state.attachments import AttachmentPhase
 from fakes import MODEL
 from stage import Stage, until

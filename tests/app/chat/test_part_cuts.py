@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from app.chat.long_documents import LongAnswer, LongRequest
-from app.chat.part_cuts import about_parts, part_text
-from app.chat.part_sizes import part_sizes
+from app.chat.documents.long_documents import LongAnswer, LongRequest
+from app.chat.documents.part_cuts import about_parts, part_text
+from app.chat.documents.part_sizes import part_sizes
 from app.domain.deltas import Delta, SectionDelta
 from app.domain.documents import PageStart, PageUnit, Reads
 from app.domain.parts import FilePart, SectionPart

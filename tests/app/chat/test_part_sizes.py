@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.measured_speed import Speed, speed_of
-from app.chat.part_sizes import long_cost, part_sizes
+from app.chat.documents.part_sizes import long_cost, part_sizes
+from app.chat.requests.measured_speed import Speed, speed_of
 from app.domain.answer_details import AnswerDetails, AnswerRecord
 from app.domain.documents import Reads
 

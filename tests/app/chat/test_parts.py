@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.chat.prompts import memory_start, turns_of
+from app.chat.requests.prompts import memory_start, turns_of
 from app.domain.chat_settings import NO_SETTINGS
 from app.domain.message import Message, MessageState
 from app.domain.parts import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
+from app.chat.requests.planner import Branch, EngineState, EngineTarget, Step, Uses, plan
 from engine import (
     AdapterUse,
     Chat,

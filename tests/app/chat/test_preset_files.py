@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat.preset_files import (
+from app.chat.settings.preset_files import (
     LARGEST_JSON,
     FoundPreset,
     PresetFileError,

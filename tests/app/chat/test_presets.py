@@ -11,9 +11,9 @@ import pytest
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.chat.builtin_presets import built_in
-from app.chat.presets import ADDED, APPLIED, OFFERED, REFUSED, Presets
-from app.chat.prompts import GREETED
+from app.chat.requests.prompts import GREETED
+from app.chat.settings.builtin_presets import built_in
+from app.chat.settings.presets import ADDED, APPLIED, OFFERED, REFUSED, Presets
 from app.domain.chat import Folder, Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.presets import begin

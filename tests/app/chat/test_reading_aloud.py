@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.reading_aloud import NOTICE, ReadingAloud
+from app.chat.answering.reading_aloud import NOTICE, ReadingAloud
 from app.markdown.spoken import to_speech
 from app.markdown.stream import parse
 from fakes import MODEL

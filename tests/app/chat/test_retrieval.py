@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.chat.retrieval import AttachedFiles, Read
+from app.chat.documents.retrieval import AttachedFiles, Read
 from app.domain.documents import Passage, SearchFault
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import Message, MessageState

@@ -10,12 +10,12 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from adapter_stage import PIRATE, REMEDY, WRONG, accept, refuse, uses
-from app.chat.adapters import Adapters
-from app.chat.answers import Answers
-from app.chat.chat_settings import ChatSettingsController
-from app.chat.prompts import PromptBuilder
-from app.chat.runner import Runner
-from app.chat.snapshots import SnapshotController
+from app.chat.answering.answers import Answers
+from app.chat.models.adapters import Adapters
+from app.chat.models.snapshots import SnapshotController
+from app.chat.requests.prompts import PromptBuilder
+from app.chat.requests.runner import Runner
+from app.chat.settings.chat_settings import ChatSettingsController
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local
 from app.engines.local import LocalClient

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.saved_settings import NOTICE
+from app.chat.settings.saved_settings import NOTICE
 from app.settings.table import load
 from stage import Stage, until
 

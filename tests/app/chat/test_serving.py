@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.network import Outside
-from app.chat.served_answers import NOTICE
-from app.chat.serving import ServerUse, addresses
+from app.chat.answering.served_answers import NOTICE
+from app.chat.servers.network import Outside
+from app.chat.servers.serving import ServerUse, addresses
 from app.settings.table import Settings
 from app.state.chat import Notice
 from app.state.server import ClientRow, ServerPhase, ServerStatus

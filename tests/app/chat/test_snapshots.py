@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
-from app.chat.snapshots import QUIET_MILLISECONDS
+from app.chat.models.snapshots import QUIET_MILLISECONDS
 from app.domain.chat import Conversation
 from app.domain.chat_settings import ChatSettings
 from app.domain.ids import new_id
@@ -174,7 +174,7 @@ def test_next_question_delays_saving(opened: SnapshotFixture) -> None:
 def test_context_is_saved_before_another_conversation_is_loaded(opened: SnapshotFixture) -> None:
     opened.answer(opened.ids[0])
     seen: list[list[type]] = []
-    opened.state.conversation_changed.connect(  # connected last, as app.chat.adapters is
+    opened.state.conversation_changed.connect(  # connected last, as app.chat.models.adapters is
         lambda: seen.append([kind_of(c) for c in opened.commands])
     )
     opened.open(opened.ids[1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.titles import cleaned
+from app.chat.chat_list.titles import cleaned
 from app.domain.chat import Preset
 from app.settings.table import Settings
 from engine import Chat, FinishReason, Load, Priority, Role

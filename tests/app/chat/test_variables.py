@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat import prompts
+from app.chat.requests import prompts
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.variables import has_variables, resolved
 from app.settings.table import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.chat.conversations import title_of
+from app.chat.chat_list.conversations import title_of
 from app.domain.parts import TextPart
 
 TITLES = {

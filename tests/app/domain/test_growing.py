@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.chat.planner import Branch
-from app.chat.running_answer import QueuedAnswer, RunningAnswer
+from app.chat.requests.planner import Branch
+from app.chat.requests.running_answer import QueuedAnswer, RunningAnswer
 from app.domain import growing
 from app.domain.deltas import TextDelta, ThoughtDelta
 from app.domain.growing import append_text, plain

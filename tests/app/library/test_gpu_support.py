@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chat.connections import purpose_words
+from app.chat.servers.connections import purpose_words
 from app.library.gpu_support import NOTICE, GPUSupportController
 from app.net.ledger import Purpose
 from app.net.offline import gate

@@ -15,7 +15,7 @@ from app.domain.parts import FilePart, ImagePart, Part, TextPart, attachments, t
 from app.domain.unsent import Unsent
 from app.store.store import Store
 from app.store.unsent import unsent_of, unsent_text
-from app.ui.chat.composer import Composer
+from app.ui.chat.composer.composer import Composer
 
 # Spaces, joiners, marks, separators and noncharacters that programs alter, and our own notation.
 PIECES = st.one_of(

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.domain.parts import TextPart, prompt_text
-from app.ui.chat.composer import Composer
+from app.ui.chat.composer.composer import Composer
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.state.attachments import FitEstimate, KnownFile
-from app.ui.chat.file_list import FileList
+from app.ui.chat.composer.file_list import FileList
 from fakes import MODEL
 from stage import Stage
 

@@ -24,8 +24,8 @@ from app.domain.chat_settings import NO_SETTINGS
 from app.domain.presets import begin
 from app.domain.transfer import ExportFormat
 from app.settings.table import load
-from app.ui.chat.sidebar import Sidebar
-from app.ui.chat.sidebar_list import (
+from app.ui.chat.sidebar.sidebar import Sidebar
+from app.ui.chat.sidebar.sidebar_list import (
     BUSY_ROLE,
     DEPTH_ROLE,
     FOLDER_ROLE,

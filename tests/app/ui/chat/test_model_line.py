@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.model_ref import Local
 from app.state.chat import ChatModel, ModelFile
-from app.ui.chat.model_line import ModelLine, sentence
+from app.ui.chat.models.model_line import ModelLine, sentence
 from engine import Load
 from fakes import MODEL
 from stage import Stage, flush

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.file_words import LONG_CHARACTERS, MANY_LINES, is_long
 from app.domain.parts import FilePart, TextPart
-from app.ui.chat.composer import Composer
+from app.ui.chat.composer.composer import Composer
 from fakes import MODEL
 from stage import Stage, flush
 

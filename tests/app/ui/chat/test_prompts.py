@@ -10,14 +10,14 @@ from PySide6.QtGui import QGuiApplication, QInputMethodEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.chat.builtin_presets import built_in
-from app.chat.presets import APPLIED
+from app.chat.settings.builtin_presets import built_in
+from app.chat.settings.presets import APPLIED
 from app.domain.chat import Preset
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.documents import Reads
 from app.domain.snippet import Snippet
 from app.store.store import Store
-from app.ui.chat.composer import Composer
+from app.ui.chat.composer.composer import Composer
 from fakes import MODEL
 from stage import Stage, flush, until
 

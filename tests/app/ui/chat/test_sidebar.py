@@ -13,8 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.chat import Conversation
 from app.store.store import Store
-from app.ui.chat.sidebar import Sidebar
-from app.ui.chat.sidebar_list import (
+from app.ui.chat.sidebar.sidebar import Sidebar
+from app.ui.chat.sidebar.sidebar_list import (
     BUSY_ROLE,
     ID_ROLE,
     SNIPPET_ROLE,
@@ -25,7 +25,7 @@ from app.ui.chat.sidebar_list import (
     day_or_time,
     stop_rect,
 )
-from app.ui.chat.sidebar_rows import heading_for
+from app.ui.chat.sidebar.sidebar_rows import heading_for
 from app.ui.widgets.units import day
 from engine import FinishReason
 from fakes import MODEL, Cancel

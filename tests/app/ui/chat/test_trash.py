@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.trash import TrashPage
+from app.ui.chat.sidebar.trash import TrashPage
 from stage import Stage, flush
 
 LEFT = Qt.MouseButton.LeftButton

@@ -11,9 +11,9 @@ from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chat.connections import EngineFault
-from app.chat.network import Outside
-from app.chat.serving import ServerUse
+from app.chat.servers.connections import EngineFault
+from app.chat.servers.network import Outside
+from app.chat.servers.serving import ServerUse
 from app.net.ledger import Purpose
 from app.net.offline import gate
 from app.state.connections import EngineEdit, FoundRow

@@ -11,7 +11,7 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication, QMenu, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chat.builtin_presets import built_in
+from app.chat.settings.builtin_presets import built_in
 from app.domain.chat_settings import NO_SETTINGS, ChatSettings
 from app.domain.presets import begin
 from app.settings.samplers import Thinking

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF
 from PySide6.QtGui import QAccessible
 from pytestqt.qtbot import QtBot
 
-from app.chat.prompts import memory_start
+from app.chat.requests.prompts import memory_start
 from app.ui.transcript.memory_line import HEIGHT, tip
 from app.ui.transcript.view import Transcript
 from engine import ContextPolicy, FinishReason

@@ -1,0 +1,1 @@
+"""Answers: requested, compared, continued, recorded, and the model that writes them."""

@@ -1,0 +1,1 @@
+"""The list of chats: folders, copies, titles, and what is deleted."""

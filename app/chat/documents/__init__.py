@@ -1,0 +1,1 @@
+"""Documents of chats: their texts, collections, the index, and answers read from them."""

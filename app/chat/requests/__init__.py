@@ -1,0 +1,1 @@
+"""Requests: what the engine is asked for an answer, planned, sent, and what is in progress."""

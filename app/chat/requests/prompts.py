@@ -1,0 +1,265 @@
+"""The prompt builder: a chat's messages and settings as a request for the model.
+
+A turn is text, so this is also where each kind of part becomes text: thoughts with their tags as
+the model wrote them, attached texts between blank lines, and results of tools as a turn of the user
+in the notation that most models with tools were trained on. Images and errors are not in a prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import dropwhile
+
+from app.chat.requests.context_room import answer_room, bytes_per_token, context_of
+from app.domain.answer_request import AnswerRequest, PromptMessage
+from app.domain.chat_settings import ResolvedText
+from app.domain.message import AnswerAgain, Message
+from app.domain.model_ref import ModelRef, Remote
+from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
+from app.domain.passages import as_read, passages_part, text_bytes, without_old
+from app.domain.variables import has_variables, resolved
+from app.settings.samplers import SAMPLERS
+from app.settings.table import Settings, sampling, thinking
+from app.state.chat import State
+from app.system.translation import number, tr
+from engine import ApplyTemplate, Chat, Role, Sampling, Turn
+
+_FEWEST_WORDS = 15  # that an answer is asked to have
+GREETED = "You began this conversation with these words:"  # before a greeting
+_Piece = tuple[int, Turn]  # the message, and the text of some of its parts
+
+
+class PromptBuilder:
+    """Reads the settings of a chat, of its folder, of the model and of the app, in this order."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: Callable[[ModelRef | None], Settings],
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """`settings` are those of a model, of None: the one in use; `now` is the local time, for
+        variables.
+        """
+        self._state = state
+        self._settings = settings
+        self._now = now
+
+    def usual_instructions(self, conversation: int | None) -> str:
+        """Default instructions of a chat: its folder's, or else those of the app's settings."""
+        found = self._state.folder_instructions(conversation)
+        return self._settings(None).system_prompt if found is None else found
+
+    def instructions(self, conversation: int | None) -> str:
+        """The instructions of a chat, with the variables that were replaced for it."""
+        return self.resolved(conversation).text
+
+    def resolved(self, conversation: int | None) -> ResolvedText:
+        """The instructions as they are typed, and with their variables replaced.
+
+        The values that were stored for the chat stay until another text is typed.
+        """
+        settings = self._state.settings(conversation)
+        text = settings.instructions
+        text = self.usual_instructions(conversation) if text is None else text
+        if text == settings.resolved.source:
+            return settings.resolved
+        return ResolvedText(text, resolved(text, self._now()) if has_variables(text) else text)
+
+    def usual_sampling(self, model: ModelRef | None = None) -> Sampling:
+        """The sampling by the settings and a model, None: the one in use."""
+        loaded = self._state.model.loaded if self._state.has_in_use(model) else None
+        return sampling(self._settings(model), loaded.sampling if loaded else None)
+
+    def left_to_server(self, model: ModelRef | None) -> frozenset[str]:
+        """The samplers whose values are not sent where a chat does not change them."""
+        if not isinstance(model, Remote):
+            return frozenset()
+        return frozenset(SAMPLERS) - self._own(self._settings(None)).keys() - {"seed"}
+
+    @staticmethod
+    def _own(app: Settings) -> dict[str, float]:
+        """The samplers that the user has changed in the settings."""
+        return {name: getattr(app, name) for name in app.own_sampling.split() if name in SAMPLERS}
+
+    def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
+        """Prompt turns of a branch of a chat, with its instructions."""
+        return turns_of(self._fitting(conversation, messages)[0], self.instructions(conversation))
+
+    def _fitting(
+        self, conversation: int | None, messages: Sequence[Message]
+    ) -> tuple[Sequence[Message], frozenset[int]]:
+        """A branch with the passages that the model reads, as far as there is room for old ones.
+
+        With the ids of the questions that have lost theirs. Nothing is left out of a branch that
+        fits, since each change costs the cached context behind it.
+        """
+        messages = as_read(messages)
+        context = context_of(self._state, conversation)
+        if not context or not any(passages_part(each.parts) for each in messages):
+            return messages, frozenset()
+        size = sum(map(text_bytes, messages)) + len(self.instructions(conversation).encode())
+        room = (context - answer_room(context)) * bytes_per_token(messages)
+        return without_old(messages, round(size - room)) if size > room else (messages, frozenset())
+
+    def _asked(self, conversation: int, messages: Sequence[Message]) -> Sequence[Message]:
+        """What is asked of the model: the messages as they are now, as far as there is room."""
+        now = {each.id: each for each in self._state.branches.get(conversation, ())}
+        newest = [now.get(each.id, each) for each in messages]
+        fitting, left_out = self._fitting(conversation, newest)
+        if now.keys() >= {each.id for each in messages}:  # else one of them is not sent yet
+            self._state.set_left_out(conversation, left_out)
+        return fitting
+
+    def template(self, conversation: int | None, messages: Sequence[Message]) -> ApplyTemplate:
+        """The request to count the prompt that answers a branch, and what is cached of it."""
+        chat = self._state.settings(conversation)
+        thinks = chat.thinks(thinking(self._settings(None)))
+        turns = self.turns(conversation, messages)
+        return ApplyTemplate(turns, thinks, chat.policy, measures_cache=True)
+
+    def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
+        """The request to answer a branch, or to continue its last answer.
+
+        `extra` is an instruction for this answer only: it follows the question, so that the cached
+        context of the chat before it stays of use.
+        """
+        app, chat = self._settings(None), self._state.settings(conversation)
+        return Chat(
+            with_extra(self.turns(conversation, self._asked(conversation, messages)), extra),
+            chat.applied(self.usual_sampling()),
+            app.max_tokens,
+            chat.stop,
+            thinking=chat.thinks(thinking(app)),
+            thinking_budget=chat.budget,
+            policy=chat.policy,
+            constraint=chat.constraint,
+        )
+
+    def request(
+        self, conversation: int, messages: Sequence[Message], extra: str = ""
+    ) -> AnswerRequest:
+        """The same for an engine elsewhere, which is sent only the sampling that the user chose.
+
+        The model and its context are those of the engine, see `RemoteEngines.generate`.
+        """
+        app, chat = self._settings(None), self._state.settings(conversation)
+        return AnswerRequest(
+            "",
+            prompt_messages(
+                self._asked(conversation, messages), self.instructions(conversation), extra
+            ),
+            self._own(app) | dict(chat.sampling),
+            app.max_tokens,
+            chat.stop,
+            chat.thinks(thinking(app)),
+            chat.constraint,
+        )
+
+
+def prompt_messages(
+    messages: Sequence[Message], system: str, extra: str = ""
+) -> tuple[PromptMessage, ...]:
+    """The messages of a branch with all their parts; see `turns_of` for a greeting."""
+    greeting, _ = _greeting(_groups(messages))
+    if greeting:
+        system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
+        messages = list(dropwhile(lambda each: each.role is Role.ASSISTANT, messages))
+    made = [PromptMessage(Role.SYSTEM, (TextPart(system),))] if system.strip() else []
+    made += [PromptMessage(each.role, without_error(each.parts)) for each in messages if each.parts]
+    at = max((at for at, each in enumerate(made) if each.role is Role.USER), default=-1)
+    if extra and at >= 0:
+        made[at] = replace(made[at], parts=(*made[at].parts, TextPart(f"\n\n{extra}")))
+    return tuple(made)
+
+
+def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
+    """Prompt turns of a branch: empty turns dropped, consecutive turns of one role merged.
+
+    An answer that failed before its first token leaves two user messages in a row; many chat
+    templates refuse that, so they are joined. Many also refuse a first turn by the model, such as
+    the greeting of a preset: it is put behind the instructions, where every model reads it.
+    """
+    greeting, groups = _greeting(_groups(messages))
+    if greeting:
+        system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
+    turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
+    return (*turns, *(Turn(group[0][1].role, _text(group)) for group in groups))
+
+
+def length_instruction(how: AnswerAgain, words: int) -> str:
+    """The instruction to answer at another length than an answer of so many words; "" for none."""
+    match how:
+        case AnswerAgain.SHORTER:
+            most = max(words // 2, _FEWEST_WORDS)
+            return tr("Answer in at most {count} words.", count=number(most))
+        case AnswerAgain.LONGER:
+            most = max(words * 2, 2 * _FEWEST_WORDS)
+            return tr("Answer in more detail, in about {count} words.", count=number(most))
+        case AnswerAgain.SAME | AnswerAgain.OTHER_MODEL:
+            return ""
+
+
+def with_extra(turns: tuple[Turn, ...], extra: str) -> tuple[Turn, ...]:
+    """The turns with an instruction after the last question."""
+    at = max((at for at, turn in enumerate(turns) if turn.role is Role.USER), default=-1)
+    if not extra or at < 0:
+        return turns
+    asked = Turn(Role.USER, f"{turns[at].text}\n\n{extra}")
+    return (*turns[:at], asked, *turns[at + 1 :])
+
+
+def memory_start(messages: Sequence[Message], dropped_turns: int) -> int | None:
+    """Id of the first message that the model reads; None if it reads all of them.
+
+    `dropped_turns` is the engine's count of the turns after the instructions.
+    """
+    _, groups = _greeting(_groups(messages))
+    return groups[dropped_turns][0][0] if 0 < dropped_turns < len(groups) else None
+
+
+def _greeting(groups: list[list[_Piece]]) -> tuple[str, list[list[_Piece]]]:
+    """What the model wrote before the first turn of the user, and the turns from that one on."""
+    if len(groups) > 1 and groups[0][0][1].role is Role.ASSISTANT:
+        return _text(groups[0]), groups[1:]
+    return "", groups
+
+
+def _text(group: Sequence[_Piece]) -> str:
+    return "\n\n".join(turn.text for _, turn in group)
+
+
+def _groups(messages: Sequence[Message]) -> list[list[_Piece]]:
+    """The pieces of the messages with text, those of one turn together."""
+    groups: list[list[_Piece]] = []
+    for message in messages:
+        for turn in _turns(message):
+            if not turn.text.strip():
+                continue
+            if groups and groups[-1][0][1].role is turn.role:
+                groups[-1].append((message.id, turn))
+            else:
+                groups.append([(message.id, turn)])
+    return groups
+
+
+def _turns(message: Message) -> Iterator[Turn]:
+    """The parts of a message as turns: results of tools are read by the model, not written."""
+    parts: list[Part] = []
+    results: list[str] = []
+    for part in message.parts:
+        if isinstance(part, ToolResultPart):
+            if parts:
+                yield Turn(message.role, prompt_text(parts))
+                parts.clear()
+            results.append(f"<tool_response>\n{part.text}\n</tool_response>")
+        else:
+            if results:
+                yield Turn(Role.USER, "\n".join(results))
+                results.clear()
+            parts.append(part)
+    if results:
+        yield Turn(Role.USER, "\n".join(results))
+    yield Turn(message.role, prompt_text(parts))

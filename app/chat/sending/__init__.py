@@ -1,0 +1,1 @@
+"""What the user sends: drafts, attachments, waiting messages, and whether they fit."""

@@ -1,0 +1,1 @@
+"""Engines elsewhere, and the server for other programs."""

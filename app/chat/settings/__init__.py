@@ -1,0 +1,1 @@
+"""Settings of chats, presets, and saved prompts."""

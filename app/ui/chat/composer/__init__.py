@@ -1,0 +1,1 @@
+"""Message composer: its field, chips, and the lists and cards that open from it."""

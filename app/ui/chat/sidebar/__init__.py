@@ -1,0 +1,1 @@
+"""Sidebar: the list of chats and folders, the archive and the trash."""
