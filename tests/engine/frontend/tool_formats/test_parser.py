@@ -111,6 +111,12 @@ def test_numbers_and_texts_follow_the_types_of_the_schema() -> None:
     assert json.loads(call.arguments) == wanted
 
 
+@pytest.mark.parametrize("value", ["5", "null", "[1]", '<|"|>text<|"|>'])
+def test_arguments_without_braces_are_text(value: str) -> None:
+    text = f"<|tool_call>call:f {value}<tool_call|>"
+    assert read(FORMATS["gemma-4"], [text]) == (text, [])
+
+
 def test_a_call_in_thoughts_counts_only_if_these_never_end() -> None:
     form = FORMATS["hermes"]
     call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
