@@ -428,9 +428,10 @@ def test_known_files_are_those_of_the_chat_the_newest_first(stage: Stage, tmp_pa
     _attach(stage, _file(tmp_path, "a.txt", "A"), _file(tmp_path, "b.txt", "B"))
     stage.controller.send("Question")
     stage.engine.finish()
-    _attach(stage, _file(tmp_path, "c.txt", "C"))
+    copies = _file(tmp_path, "c.txt", "C"), _file(tmp_path / "copies", "c.txt", "C")
+    _attach(stage, *copies)
     known = stage.controller.attachments.known_files(stage.state.current)
-    assert [each.name for each in known] == ["c.txt", "b.txt", "a.txt"]
+    assert [each.name for each in known] == ["c.txt", "c.txt", "b.txt", "a.txt"]
 
 
 def test_bytes_go_with_the_last_chat_that_uses_them(stage: Stage, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ DIGITS = "1" * 60
         ('{"type": "number", "maximum": 1.7976931348623157e308}', ["-3.5", "2.25"], [DIGITS]),
         ({"multipleOf": 0.01, "type": "number"}, ["19.99", "7"], ["1.005", "19.999"]),
         ({"multipleOf": 7, "type": "integer"}, ["49", "-7"], ["48"]),
+        ({"multipleOf": 7, "type": "integer", "minimum": 43, "maximum": 50}, ["49"], ["42", "56"]),
         # Formats and other annotations.
         ({"type": "string", "format": "uri-reference"}, ['"a b"'], ["1"]),
         ({"type": "string", "format": "password", "minLength": 2}, ['"ab"'], ['"a"']),
