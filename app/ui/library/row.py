@@ -50,12 +50,24 @@ _NAVIGATION_KEYS = (
 )  # fmt: skip
 
 
-class LibraryRow(QWidget):
-    """Shows a `RowView`: name, details, memory bar, one action, icons and a menu."""
+class _ListPart(QWidget):
+    """A row or heading of the list, whose buttons report the keys that move the focus."""
 
     acted = Signal(object)  # Action
     navigated = Signal(int)  # Qt.Key that moves the focus between or inside rows
     entered_backwards = Signal()  # Shift+Tab moved the focus into the list from after its end
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QFocusEvent) and _is_backtab(event):
+            self.entered_backwards.emit()
+        key = _navigation_key(watched, event)
+        if key > 0:
+            self.navigated.emit(key)
+        return key != 0 or super().eventFilter(watched, event)
+
+
+class LibraryRow(_ListPart):
+    """Shows a `RowView`: name, details, memory bar, one action, icons and a menu."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -304,14 +316,6 @@ class LibraryRow(QWidget):
         else:
             self.menu().popup(event.globalPos())
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if isinstance(event, QFocusEvent) and _is_backtab(event):
-            self.entered_backwards.emit()
-        key = _navigation_key(watched, event)
-        if key > 0:
-            self.navigated.emit(key)
-        return key != 0 or super().eventFilter(watched, event)
-
 
 class _ActionIcon(IconButton):
     """An icon button whose icon can be replaced."""
@@ -325,12 +329,8 @@ class _ActionIcon(IconButton):
         self._recolor(shown_palette())
 
 
-class LibraryHeading(QWidget):
+class LibraryHeading(_ListPart):
     """Shows a `HeadingView`: text, a detail and links."""
-
-    acted = Signal(object)  # Action
-    navigated = Signal(int)
-    entered_backwards = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -392,14 +392,6 @@ class LibraryHeading(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_parts(self.width())
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if isinstance(event, QFocusEvent) and _is_backtab(event):
-            self.entered_backwards.emit()
-        key = _navigation_key(watched, event)
-        if key > 0:
-            self.navigated.emit(key)
-        return key != 0 or super().eventFilter(watched, event)
 
 
 def _is_backtab(event: QFocusEvent) -> bool:

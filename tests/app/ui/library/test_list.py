@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 import scenes_library as scenes
 from app.downloads.queue import Phase
 from app.state.library import FileState
+from app.ui.library.installed_rows import GET
 from app.ui.library.row import LibraryRow
 from library_shown import Shown, focused_row, many, press, show
 from scenes_library import BONSAI, SMOL
@@ -73,6 +74,25 @@ def test_arrow_keys_move_between_rows_and_enter_activates(qtbot: QtBot, shown: S
     press(qtbot, Qt.Key.Key_End)
     row = QApplication.focusWidget().parentWidget()
     assert shown.page.list.viewport().rect().intersects(row.geometry())
+
+
+def test_links_of_a_heading_take_keys_and_jump_to_its_rows(qtbot: QtBot, shown: Shown) -> None:
+    show(shown, scenes.library_full)
+    shown.library.set_installed(many(40))
+    flush()
+    shown.page.search.setFocus()
+    press(qtbot, Qt.Key.Key_Tab)
+    while (link := QApplication.focusWidget()).accessibleName() != "Get a model":
+        press(qtbot, Qt.Key.Key_Tab)
+    press(qtbot, Qt.Key.Key_Down)
+    assert focused_row() == "Model 0"
+    press(qtbot, Qt.Key.Key_Up)
+    assert QApplication.focusWidget() is link
+    press(qtbot, Qt.Key.Key_Return)
+    assert GET in shown.page.list.seen
+    heading = shown.page.list.row(GET)
+    assert heading is not None
+    assert heading.y() == 0
 
 
 def test_focused_row_is_scrolled_into_view(qtbot: QtBot, shown: Shown) -> None:
