@@ -26,7 +26,11 @@ _COUNTERS = (
     ("generated_tokens_total", "generated_tokens", "Tokens of answers."),
     ("drafted_tokens_total", "drafted_tokens", "Tokens proposed by speculative decoding."),
     ("accepted_tokens_total", "accepted_tokens", "Drafted tokens that the model accepted."),
-    ("paged_layer_bytes_total", "paged_layer_bytes", "Weights read from the disk for passes."),
+    (
+        "offloaded_layer_bytes_total",
+        "offloaded_layer_bytes",
+        "Weights read from the disk for passes.",
+    ),
 )
 _GAUGES = (
     ("answers_running", "running", "Answers in progress."),

@@ -44,18 +44,18 @@ def measured(
     _decode_seconds(session, ids[-1:], needed - 1, checkpoint)
     prefill, decode, bandwidths = list[float](), list[float](), list[float]()
     probe = min(_BANDWIDTH_BYTES, max(model.plan.left_bytes // 2, _LEAST_BANDWIDTH_BYTES))
-    pager = model.decoder.pager
-    paged = 0  # bytes read from the disk while decoding
+    streamer = model.decoder.streamer
+    offloaded = 0  # bytes read from the disk while decoding
     for _ in range(wanted.repetitions):
         yield None
         prefill.append(prompt / _prefill_seconds(session, ids[: depth + prompt], depth, checkpoint))
         yield None
         # In a virtual machine the bandwidth varies by half within seconds, as cores are migrated.
         before = backend.read_bandwidth(probe)
-        paged -= pager.read_bytes if pager else 0
+        offloaded -= streamer.read_bytes if streamer else 0
         steps = ids[depth : depth + generated]
         decode.append(generated / _decode_seconds(session, steps, depth, checkpoint))
-        paged += pager.read_bytes if pager else 0
+        offloaded += streamer.read_bytes if streamer else 0
         bandwidths.append((before + backend.read_bandwidth(probe)) / 2)
     yield SpeedMeasured(
         number,
@@ -63,7 +63,7 @@ def measured(
         statistics.median(decode),
         bytes_per_token(model, depth + generated // 2),
         statistics.median(bandwidths),
-        paged // (generated * wanted.repetitions) if pager else None,
+        offloaded // (generated * wanted.repetitions) if streamer else None,
         torch.get_num_threads(),
     )
 

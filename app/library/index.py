@@ -304,7 +304,7 @@ def _choice(row: InstalledRow) -> ModelFile:
         row.size_bytes,
         row.format or layout_of(row.path.name),
         bad=row.state is FileState.BAD,
-        from_disk=row.memory is not None and row.memory.paged_bytes > 0,
+        from_disk=row.memory is not None and row.memory.offloaded_bytes > 0,
     )
 
 
@@ -319,8 +319,8 @@ def memory_of(facts: ModelFacts) -> Memory | None:
         facts.weights_bytes,
         facts.cache_bytes,
         facts.scratch_bytes,
-        paged_bytes=facts.paged_bytes,
-        paged_seconds=facts.paged_seconds,
+        offloaded_bytes=facts.offloaded_bytes,
+        offloaded_seconds=facts.offloaded_seconds,
     )
 
 

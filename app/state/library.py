@@ -68,8 +68,8 @@ class Memory:
     cache_bytes: int = 0
     scratch_bytes: int = 0
     at_least: bool = False  # a lower bound: only the file size is known, not the model's shape
-    paged_bytes: int = 0  # of layers that do not fit: read from the disk for every token
-    paged_seconds: float = 0.0  # that this takes; 0: not known
+    offloaded_bytes: int = 0  # of layers that do not fit: read from the disk for every token
+    offloaded_seconds: float = 0.0  # that this takes; 0: not known
 
 
 @dataclass(frozen=True, slots=True)

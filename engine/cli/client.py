@@ -124,8 +124,8 @@ class Client:
         loaded = self.result(load, ModelLoaded)
         if loaded.moved is not None:
             _say(f"{loaded.moved.text} {_where(loaded)}")
-        if loaded.paged_layers:
-            _say(paging_words(loaded))
+        if loaded.offloaded_layers:
+            _say(offloading_words(loaded))
         if (draft := getattr(options, "draft", None)) is not None:
             self.result(SetDraft(find_model(draft)), DraftSet)
         return loaded
@@ -138,13 +138,16 @@ def _where(loaded: ModelLoaded) -> str:
     return others or "The model runs on the processor."
 
 
-def paging_words(loaded: ModelLoaded) -> str:
+def offloading_words(loaded: ModelLoaded) -> str:
     """A sentence on what is read from the disk for each token, and how long that takes."""
-    gigabytes = f"{loaded.paged_bytes / 1e9:.1f} GB"
-    read = f"{loaded.paged_layers} of its layers ({gigabytes}) are read"
-    if loaded.paged_experts:
-        read = f"of {loaded.paged_layers} layers the experts that are used, about {gigabytes}, are read"
-    seconds = loaded.paged_seconds
+    gigabytes = f"{loaded.offloaded_bytes / 1e9:.1f} GB"
+    read = f"{loaded.offloaded_layers} of its layers ({gigabytes}) are read"
+    if loaded.offloaded_experts:
+        read = (
+            f"of {loaded.offloaded_layers} layers the experts that are used, "
+            f"about {gigabytes}, are read"
+        )
+    seconds = loaded.offloaded_seconds
     time = f", which takes about {seconds:.2g} s" if seconds else ""
     return f"The model does not fit in memory: {read} from the disk for each token{time}."
 

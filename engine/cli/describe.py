@@ -14,7 +14,7 @@ from engine.gguf.reader import GGUFFile
 from engine.loading.device_choice import PROCESSOR, Choice, placed, speedup
 from engine.loading.device_choice import parts as device_parts
 from engine.loading.library import model_name
-from engine.loading.memory import MemoryPlan, Paging, refusal
+from engine.loading.memory import MemoryPlan, Offloading, refusal
 from engine.loading.placement import (
     kernels_in_use,
     merged,
@@ -37,7 +37,7 @@ _SLOW_WORDS = {
     SlowReason.WRONG_PROGRAM: "failed its check on this machine: the model runs op by op",
     SlowReason.NOT_LOWERED: "not lowered by this backend: the model runs op by op",
     SlowReason.DECODED: "no kernel and too large in float32: decoded for every product",
-    SlowReason.PAGED: "do not fit in memory: read from the disk for every pass",
+    SlowReason.OFFLOADED: "do not fit in memory: read from the disk for every pass",
 }
 
 
@@ -90,7 +90,7 @@ def describe(
             "kernels": merged(kernels),
             "slow": [
                 {"part": one.part, "reason": one.reason.value, "words": _SLOW_WORDS[one.reason]}
-                for one in slow_parts(kernels, storage, memory.paging)
+                for one in slow_parts(kernels, storage, memory.offloading)
             ],
         }
 
@@ -198,18 +198,18 @@ def _memory(memory: MemoryPlan, context: int, cache: CacheType) -> dict[str, obj
         "context": memory.context,
         "most_context": memory.most_context,
         "cache_type": cache.value,
-        **_paging(memory.paging),
+        **_offloading(memory.offloading),
         **{f"{one.device}_bytes": one.total_bytes for one in memory.devices},
     }
     return figures | ({"reason": refused.sentence} if refused else {})
 
 
-def _paging(paging: Paging | None) -> dict[str, object]:
+def _offloading(offloading: Offloading | None) -> dict[str, object]:
     """What is read from the disk for each token, if anything is."""
-    if paging is None:
+    if offloading is None:
         return {}
     return {
-        "paged_layers": len(paging.layers),
-        "paged_bytes": paging.token_bytes,
-        "paged_seconds": round(paging.token_seconds, 3),
+        "offloaded_layers": len(offloading.layers),
+        "offloaded_bytes": offloading.token_bytes,
+        "offloaded_seconds": round(offloading.token_seconds, 3),
     }

@@ -87,14 +87,14 @@ def bench(options: Options) -> None:
     with Client(options, ids_only=not options.ngram) as client:  # the prompt is random ids
         model, found = client.model, client.result(request, SpeedMeasured)
         read = found.decode_tokens_per_second * found.bytes_per_token / 1e9
-        bandwidth, paged = found.bandwidth / 1e9, found.paged_bytes_per_token
+        bandwidth, offloaded = found.bandwidth / 1e9, found.offloaded_bytes_per_token
         result: dict[str, object] = {
             "prefill_tokens_per_second": found.prefill_tokens_per_second,
             "decode_tokens_per_second": found.decode_tokens_per_second,
             "gigabytes_per_second": read,
             "bandwidth_share": read / bandwidth,
             "read_bandwidth_gigabytes_per_second": bandwidth,
-            **({} if paged is None else {"paged_bytes_per_token": paged}),
+            **({} if offloaded is None else {"offloaded_bytes_per_token": offloaded}),
             "kernels": model.kernels,
             "threads": found.threads,
             "cache": model.cache.value,

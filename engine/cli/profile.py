@@ -46,7 +46,7 @@ def profile(options: Options) -> None:
     _check(options)
     options.context = options.context or options.depth + options.prompt + 1
     model = loaded(options)
-    if model.decoder.pager is not None:
+    if model.decoder.streamer is not None:
         raise RequestError(
             "Layers of the model are read from the disk, which a profile does not time.",
             "Give it more memory.",

@@ -1,8 +1,8 @@
 """Loop: the engine's thread, which starts requests in the order they came and delivers their events.
 
 Heavy modules are imported inside functions that run on the thread, so the window paints before
-torch is loaded. Only this module catches every exception, including panics of Rust libraries, which
-are not `Exception`: it logs them, delivers `Failed` and keeps the thread running.
+torch is loaded. It catches every exception, including panics of Rust libraries, which are not
+`Exception`: it logs them, delivers `Failed` and keeps the thread running.
 """
 
 from __future__ import annotations
@@ -535,7 +535,7 @@ class Loop:
 
         def planned(plan: MemoryPlan) -> None:
             is_cut = not request.context and plan.left_bytes < plan.cache_bytes // _SHORT
-            if request.beside and (plan.paging or is_cut) and self._idle_beside():
+            if request.beside and (plan.offloading or is_cut) and self._idle_beside():
                 raise _Short
 
         def unload() -> None:

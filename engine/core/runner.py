@@ -73,15 +73,15 @@ class Runner:
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
         self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
-        is_paged = any(number >= 0 for number in model.paged)
+        is_offloaded = any(number >= 0 for number in model.offloaded)
         most = max(block.weights for block in model.blocks)
-        self.chunk = chunk_size(most, model.placement, paged=is_paged)
+        self.chunk = chunk_size(most, model.placement, offloaded=is_offloaded)
         macs = sum(block.weights for block in model.blocks)
         self.token_seconds = macs / (
             10 * model.placement.macs_per_100_ms()
         )  # of a prompt, predicted
         size = sum(block.size_bytes for block in model.blocks)
-        self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_paged
+        self._steps_at_once = size <= _UNINTERRUPTED_BYTES and not is_offloaded
 
     @property
     def is_elsewhere(self) -> bool:
@@ -234,11 +234,11 @@ def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]
     return list(groups.values())
 
 
-def chunk_size(layer_weights: int, backend: Backend | Placement, *, paged: bool = False) -> int:
+def chunk_size(layer_weights: int, backend: Backend | Placement, *, offloaded: bool = False) -> int:
     """Prefill chunk length: the power of two for which one layer takes about 100 ms.
 
-    Of a model with `paged` layers twice that: they are read from the disk for every chunk, and a
+    Of a model with `offloaded` layers twice that: they are read from disk for every chunk, and a
     pass can be cancelled within a layer.
     """
-    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1) * (1 + paged)
+    fitting = max(backend.macs_per_100_ms() // max(layer_weights, 1), 1) * (1 + offloaded)
     return min(max(1 << (fitting.bit_length() - 1), _SMALLEST_CHUNK), _LARGEST_CHUNK)

@@ -196,7 +196,7 @@ def _is_whole(plan: MemoryPlan, context: int, context_model: int) -> bool:
     Without a wanted `context` in tokens it must have room for an ordinary one.
     """
     least = context or min(_LEAST_CONTEXT, context_model)
-    return plan.fits and plan.paging is None and plan.context >= least
+    return plan.fits and plan.offloading is None and plan.context >= least
 
 
 def is_elsewhere(placement: Placement) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.frontend.infill import can_infill
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.loading.loader import LoadedModel
-from engine.loading.memory import NO_PAGING
+from engine.loading.memory import NO_OFFLOADING
 from engine.machine.device import resident_memory
 from engine.messages import ModelLoaded
 
@@ -14,7 +14,7 @@ def model_facts(
     model: LoadedModel, request: int, held_bytes: int, *, beside: bool = False
 ) -> ModelLoaded:
     """The event of a request that describes a model, which holds so much memory now."""
-    paging = model.plan.paging or NO_PAGING
+    offloading = model.plan.offloading or NO_OFFLOADING
     return ModelLoaded(
         request=request,
         path=model.path,
@@ -41,10 +41,10 @@ def model_facts(
         sampling=model.sampling,
         sampling_fields=model.recommended.fields,
         sampling_unusable=model.recommended.unusable,
-        paged_layers=len(paging.layers),
-        paged_bytes=paging.token_bytes,
-        paged_experts=paging.expert_slots > 0,
-        paged_seconds=paging.token_seconds,
+        offloaded_layers=len(offloading.layers),
+        offloaded_bytes=offloading.token_bytes,
+        offloaded_experts=offloading.expert_slots > 0,
+        offloaded_seconds=offloading.token_seconds,
         runs_on=model.runs_on,
         moved=model.moved,
         beside=beside,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import EngineError, Fault, FaultKind
 from engine.loading.library import model_name
-from engine.loading.memory import NO_PAGING, MemoryPlan, ModelShape, refusal
+from engine.loading.memory import NO_OFFLOADING, MemoryPlan, ModelShape, refusal
 from engine.messages import DEFAULT_CACHE, CacheType, DevicePart, DeviceRefusal, Sampling
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class ModelFacts:
     sampling: Sampling | None = None  # that the file recommends
     sampling_fields: tuple[str, ...] = ()  # of `sampling` that the file sets
     layers: int = 0
-    paged_layers: int = 0  # that do not fit in memory, see `ModelLoaded`
-    paged_bytes: int = 0
-    paged_seconds: float = 0.0
+    offloaded_layers: int = 0  # that do not fit in memory, see `ModelLoaded`
+    offloaded_bytes: int = 0
+    offloaded_seconds: float = 0.0
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it would not run, or not all, where it is asked to
     speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
@@ -243,13 +243,13 @@ def _with_plan(
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)
-    paging = plan.paging or NO_PAGING
+    offloading = plan.offloading or NO_OFFLOADING
     facts = replace(
         facts,
         layers=config.layers,
-        paged_layers=len(paging.layers),
-        paged_bytes=paging.token_bytes,
-        paged_seconds=paging.token_seconds,
+        offloaded_layers=len(offloading.layers),
+        offloaded_bytes=offloading.token_bytes,
+        offloaded_seconds=offloading.token_seconds,
         context_model=config.context,
         context=plan.context,
         memory_bytes=plan.total_bytes,

@@ -59,9 +59,9 @@ from engine.messages import (
 from engine.models import Build
 from engine.models.computation import computation
 from engine.models.config import Config
-from engine.models.expert_pager import ExpertPager
+from engine.models.expert_streamer import ExpertStreamer
 from engine.models.forward import Result
-from engine.models.layer_pager import LayerPager
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
@@ -278,9 +278,9 @@ class _Loading:
             if tokenizer.failed:
                 raise tokenizer.failed  # stop at once on a faulty vocabulary
 
-        pager = _pager(file, placement, memory)
+        streamer = _streamer(file, placement, memory)
         weights = Weights(
-            file, self.progress, check_both, placement=placement, storage=storage, pager=pager
+            file, self.progress, check_both, placement=placement, storage=storage, streamer=streamer
         )
         decoder = self.build(file, weights, memory.context)
         weights.refuse_unused_tensors()
@@ -290,8 +290,8 @@ class _Loading:
             memory, storage = plan_without(
                 file, config, placement, self.context, cache, memory, faults.weights, faults.refused
             )
-            del decoder, pager  # free their memory before weights are loaded in another storage
-            weights = weights.reread(storage, _pager(file, placement, memory))
+            del decoder, streamer  # free their memory before weights are loaded in another storage
+            weights = weights.reread(storage, _streamer(file, placement, memory))
             decoder = self.build(file, weights, memory.context)
             decoder = replace(decoder, refused=faults.refused)
         extra_ops = decoder.extra_ops
@@ -300,7 +300,7 @@ class _Loading:
         file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
-        slow = (*slow_parts(known, storage, memory.paging), *faults.slow)
+        slow = (*slow_parts(known, storage, memory.offloading), *faults.slow)
         return LoadedModel(
             path=file.path,
             name=model_name(file.path),
@@ -330,19 +330,19 @@ class _Loading:
         )
 
 
-def _pager(
+def _streamer(
     file: GGUFFile, placement: Placement, memory: MemoryPlan
-) -> LayerPager | ExpertPager | None:
-    """The pager of what the plan keeps in the file; raises ModelFileError."""
-    paging = memory.paging
-    if paging is None:
+) -> LayerStreamer | ExpertStreamer | None:
+    """The streamer of what the plan keeps in the file; raises ModelFileError."""
+    offloading = memory.offloading
+    if offloading is None:
         return None
-    backend = placement.layers[paging.layers[0]]
+    backend = placement.layers[offloading.layers[0]]
     try:
-        sizes = file.paths, paging.layers, paging.slot_bytes
-        if paging.expert_slots:
-            return ExpertPager(*sizes, paging.expert_slots, backend.memory)
-        return LayerPager(*sizes, backend.memory)
+        sizes = file.paths, offloading.layers, offloading.slot_bytes
+        if offloading.expert_slots:
+            return ExpertStreamer(*sizes, offloading.expert_slots, backend.memory)
+        return LayerStreamer(*sizes, backend.memory)
     except OSError as error:
         raise ModelFileError(
             f"The model's file cannot be opened a second time: {error.strerror or error}.",

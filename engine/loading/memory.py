@@ -162,7 +162,7 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Paging:
+class Offloading:
     """Layers whose matrices stay in the model file, or whose experts do: these are read for a pass.
 
     Of experts, those that were used last stay in memory, and a token reads the share of its experts
@@ -189,7 +189,7 @@ class Paging:
         return self.chunk_bytes / self.disk_speed if self.disk_speed else 0.0
 
 
-NO_PAGING = Paging((), 0, 0, 0, 0, 0)
+NO_OFFLOADING = Offloading((), 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,8 @@ class MemoryPlan:
     most_context: int  # tokens that fit, up to the training context; 0: weights do not fit
     devices: tuple[DeviceMemory, ...] = ()  # the host first; empty: all is in its memory
     limit_bytes: int = 0  # the most that may be taken of the host's memory; 0: no other limit
-    paging: Paging | None = None  # None: all weights are in memory
-    least_bytes: int = 0  # total with all layers paged, if it does not fit otherwise
+    offloading: Offloading | None = None  # None: all weights are in memory
+    least_bytes: int = 0  # total with all layers offloaded, if it does not fit otherwise
 
     @property
     def fits(self) -> bool:
@@ -227,9 +227,9 @@ class MemoryPlan:
     def with_weights(self, measured_bytes: int) -> MemoryPlan:
         """The plan with the host's weights as measured, unless other work distorted that.
 
-        With paged layers the weights take what was planned for them.
+        With offloaded layers the weights take what was planned for them.
         """
-        if self.paging is not None:
+        if self.offloading is not None:
             return self
         predicted = self.devices[0].weights_bytes if self.devices else self.weights_bytes
         if not _LEAST_MEASURED * predicted <= measured_bytes <= _MOST_MEASURED * predicted:

@@ -42,7 +42,7 @@ def read_metrics(
         cached_page_bytes=max(pool.used_bytes + pool.lent_bytes - active, 0),
         saved_page_bytes=saved_page_bytes,
         resident_bytes=resident_memory(),
-        paged_layer_bytes=pager.read_bytes if (pager := model.decoder.pager) else 0,
+        offloaded_layer_bytes=streamer.read_bytes if (streamer := model.decoder.streamer) else 0,
         device_bytes=sum(map(used_bytes, {one.device for one in model.decoder.placement.backends})),
     )
 

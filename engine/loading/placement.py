@@ -20,20 +20,20 @@ from engine.loading.memory import (
     MemoryPlan,
     ModelShape,
     Needs,
-    Paging,
+    Offloading,
     plan_memory,
     refusal,
     scratch_bytes,
     usual_context,
     vocabulary_bytes,
 )
-from engine.loading.paging import (
-    PAGED_CONTEXT,
+from engine.loading.offloading import (
+    OFFLOADED_CONTEXT,
     device_of,
     expert_bytes,
     layer_bytes,
     timed,
-    with_paging,
+    with_offloading,
 )
 from engine.loading.preflight import shape, states_of
 from engine.machine.device import available_memory, total_memory
@@ -116,7 +116,7 @@ def plan(
 ) -> tuple[MemoryPlan, Storages]:
     """The memory plan of a model, and how its weights are stored other than `prepare` prefers.
 
-    Raises OutOfMemory if it does not fit even with all layers paged.
+    Raises OutOfMemory if it does not fit even with all layers offloaded.
     """
     found, storage = predict(
         file, config, placement, context, cache, reclaimable, limit=limit, kept=kept
@@ -181,8 +181,8 @@ def predict(
     `reclaimable` bytes of the host are in use now but will be freed before the load; below 0: models
     that stay may yet take as many. `kept` is what these may come to take of other devices, by torch's
     name; of what this process has there, all else is freed. `available` bytes of the host are measured
-    if None; at most `limit` of them are used, if that is not 0. A model that does not fit has paged
-    layers. Raises RequestError for a context or a limit below 0.
+    if None; at most `limit` of them are used, if that is not 0. Of a model that does not fit, layers are
+    offloaded. Raises RequestError for a context or a limit below 0.
     """
     if context < 0:
         raise RequestError(
@@ -203,9 +203,11 @@ def predict(
     failed = {name for name, _ in weights}.union(refused or {})
     usual = 0 if model.is_encoder else usual_context(total_memory())
 
-    def planned(context: int, storage: Storages, paging: Paging | None = None) -> MemoryPlan:
+    def planned(
+        context: int, storage: Storages, offloading: Offloading | None = None
+    ) -> MemoryPlan:
         host, others = _needs(
-            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, paging
+            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, offloading
         )
         if reclaimable or kept:
             others = [_freed(one, placement, (kept or {}).get(one.device, 0)) for one in others]
@@ -216,9 +218,9 @@ def predict(
             available=free,
             others=others,
             limit=limit,
-            context_usual=PAGED_CONTEXT if paging else usual,
+            context_usual=OFFLOADED_CONTEXT if offloading else usual,
         )
-        return replace(found, paging=paging)
+        return replace(found, offloading=offloading)
 
     found, storage = _choose_storage(planned, tensors, context, weights, before)
     if found.fits:
@@ -227,12 +229,16 @@ def predict(
     wanted = before.context if before else context
     experts = expert_bytes(file, placement, packed, config.experts_per_token)
     layers = layer_bytes(file, placement, packed)
-    paged = with_paging(experts, layers, lambda paging: planned(wanted, packed, paging))
-    if paged is None or paged.paging is None:
+    offloaded = with_offloading(
+        experts, layers, lambda offloading: planned(wanted, packed, offloading)
+    )
+    if offloaded is None or offloaded.offloading is None:
         return found, storage
-    if not paged.fits:
-        return replace(found, least_bytes=paged.total_bytes), storage
-    return replace(paged, paging=timed(paged.paging, file.paths[0], config.loops)), packed
+    if not offloaded.fits:
+        return replace(found, least_bytes=offloaded.total_bytes), storage
+    return replace(
+        offloaded, offloading=timed(offloaded.offloading, file.paths[0], config.loops)
+    ), packed
 
 
 def _freed(needs: DeviceNeeds, placement: Placement, kept: int) -> DeviceNeeds:
@@ -330,7 +336,7 @@ def _needs(
     storage: Storages,
     refused: Mapping[str, Collection[str]] | None = None,
     failed: Collection[str] = (),
-    paging: Paging | None = None,
+    offloading: Offloading | None = None,
 ) -> tuple[Needs, list[DeviceNeeds]]:
     """Memory requirements on the host, and on devices with memory of their own.
 
@@ -340,10 +346,10 @@ def _needs(
     for backend, format, sizes_of in tensors:
         kept = storage.get((backend.name, format.name), Storage.BACKEND)
         sizes[device_of(backend)] += backend.held_bytes(format, sizes_of, kept)
-    if paging is not None:
-        sizes[HOST] += paging.held_bytes - paging.saved_bytes
+    if offloading is not None:
+        sizes[HOST] += offloading.held_bytes - offloading.saved_bytes
     decoding = {name for (name, _), kept in storage.items() if kept is Storage.FILE}
-    chunk = chunk_size(model.layer_weights, placement, paged=paging is not None)
+    chunk = chunk_size(model.layer_weights, placement, offloaded=offloading is not None)
     tokens = model.context if model.is_encoder else chunk
     layouts = {one.name: _layout(model, placement, one, cache) for one in placement.backends}
     free: dict[str, int] = {}
@@ -486,10 +492,12 @@ def words(placement: Placement, kernels: Mapping[str, Mapping[str, str]]) -> str
 
 
 def slow_parts(
-    kernels: Mapping[str, Mapping[str, str]], storage: Storages, paging: Paging | None = None
+    kernels: Mapping[str, Mapping[str, str]],
+    storage: Storages,
+    offloading: Offloading | None = None,
 ) -> tuple[SlowPart, ...]:
     """Parts that run on the reference although their backend is faster, packed weights there, and
-    paged layers or experts.
+    offloaded layers or experts.
 
     `kernels` is the result of `kernels_in_use` with what failed its check left out. A backend all
     of whose kernels are the reference's was selected, or there is no other.
@@ -502,7 +510,7 @@ def slow_parts(
     for (_, format), kept in storage.items():
         if kept is Storage.FILE:
             parts[SlowPart(SlowReason.DECODED, f"linear {format}")] = None
-    if paging is not None:
-        experts = "experts of " if paging.expert_slots else ""
-        parts[SlowPart(SlowReason.PAGED, f"{experts}{len(paging.layers)} layers")] = None
+    if offloading is not None:
+        experts = "experts of " if offloading.expert_slots else ""
+        parts[SlowPart(SlowReason.OFFLOADED, f"{experts}{len(offloading.layers)} layers")] = None
     return tuple(parts)

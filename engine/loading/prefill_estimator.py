@@ -26,7 +26,7 @@ from engine.core.runner import Runner
 from engine.loading.identity import Stamp
 from engine.loading.loader import LoadedModel
 from engine.loading.measured import MeasuredFigures, key
-from engine.loading.memory import NO_PAGING
+from engine.loading.memory import NO_OFFLOADING
 
 _KIND = "prefill"
 _COLUMNS = 5  # the four amounts of `PrefillWork` or `PrefillCosts`, then seconds
@@ -62,7 +62,7 @@ class PrefillEstimator:
     ) -> None:
         """`files` are the stamps of the model's files, taken before they were read."""
         self._model = model
-        self._paging = model.plan.paging or NO_PAGING
+        self._offloading = model.plan.offloading or NO_OFFLOADING
         self._shape = shape(runner)
         self._files = files
         self._figures = figures
@@ -80,8 +80,8 @@ class PrefillEstimator:
         if times.costs is None:
             model = self._model
             costs = calibrate(model.decoder, model.cache, model.plan.context, stack, checkpoint)
-            # The layer measured stays in memory; all that is paged is read for every chunk.
-            times.costs = replace(costs, chunk=max(costs.chunk, self._paging.chunk_seconds))
+            # The layer measured stays in memory; all that is offloaded is read for every chunk.
+            times.costs = replace(costs, chunk=max(costs.chunk, self._offloading.chunk_seconds))
             self._store()
         return times.seconds(self._shape.work(start, end))
 
@@ -98,8 +98,18 @@ class PrefillEstimator:
         """What is known for these adapters: they make every token slower."""
         adapters = sorted(adapter.sha256 for adapter, _ in stack.entries)
         model = self._model
-        paged = [len(self._paging.layers), self._paging.expert_slots] if self._paging.layers else []
-        conditions = (torch.get_num_threads(), model.cache.value, model.backends, *paged, *adapters)
+        offloaded = (
+            [len(self._offloading.layers), self._offloading.expert_slots]
+            if self._offloading.layers
+            else []
+        )
+        conditions = (
+            torch.get_num_threads(),
+            model.cache.value,
+            model.backends,
+            *offloaded,
+            *adapters,
+        )
         wanted = key(self._files, *conditions) if self._files else ""
         if wanted != self._key:
             self._key, self._times = wanted, self._read(wanted)

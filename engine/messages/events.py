@@ -64,10 +64,12 @@ class ModelLoaded:
     sampling: Sampling | None = None  # that the file recommends
     sampling_fields: tuple[str, ...] = ()  # of `sampling` that it sets
     sampling_unusable: tuple[str, ...] = ()  # its keys of sampling that mean nothing, with values
-    paged_layers: int = 0  # not in memory
-    paged_bytes: int = 0  # of these, read from the file for each token
-    paged_experts: bool = False  # of these, only the experts that a token uses
-    paged_seconds: float = 0.0  # that this takes by the measured speed of the disk; 0: not known
+    offloaded_layers: int = 0  # not in memory
+    offloaded_bytes: int = 0  # of these, read from the file for each token
+    offloaded_experts: bool = False  # of these, only the experts that a token uses
+    offloaded_seconds: float = (
+        0.0  # that this takes by the measured speed of the disk; 0: not known
+    )
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
     beside: bool = False  # it is not the main model
@@ -341,7 +343,7 @@ class SpeedMeasured:
     decode_tokens_per_second: float = 0.0
     bytes_per_token: int = 0  # of memory that a decode step reads: weights as stored, and KV cache
     bandwidth: float = 0.0  # bytes/s that the memory can be read with
-    paged_bytes_per_token: int | None = None  # read from the disk; None: all is in memory
+    offloaded_bytes_per_token: int | None = None  # read from the disk; None: all is in memory
     threads: int = 0
 
 
@@ -387,7 +389,7 @@ class MetricsRead:
     saved_page_bytes: int = 0  # KV pages on disk, of all models, with the files that name them
     resident_bytes: int = 0  # memory of the whole process
     device_bytes: int = 0  # of this process, on devices with memory of their own that it uses
-    paged_layer_bytes: int = 0  # weights read from the disk for passes, see ModelLoaded
+    offloaded_layer_bytes: int = 0  # weights read from the disk for passes, see ModelLoaded
 
 
 @dataclass(frozen=True, slots=True)

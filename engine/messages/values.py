@@ -326,7 +326,7 @@ class SlowReason(Enum):
     WRONG_PROGRAM = "wrong_program"  # the recorded program failed its check at load
     NOT_LOWERED = "not_lowered"  # the backend in use runs the model op by op
     DECODED = "decoded"  # without a kernel, and too large in float32: decoded for every product
-    PAGED = "paged"  # not in memory: read from the file for every pass
+    OFFLOADED = "offloaded"  # not in memory: read from the file for every pass
 
 
 @dataclass(frozen=True, slots=True)

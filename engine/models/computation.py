@@ -20,7 +20,7 @@ from kernels.backend.placement import Placement
 from kernels.weights.weight import Weight
 
 # Of a decoder: what adapters must match, and which weights are read again for every pass.
-_WITHOUT_EFFECT = ("base", "pager", "paged")
+_WITHOUT_EFFECT = ("base", "streamer", "offloaded")
 
 
 def computation(decoder: Decoder) -> str:

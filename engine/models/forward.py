@@ -12,7 +12,7 @@ from functools import partial
 
 from engine.adapters.delta import Part
 from engine.adapters.stack import EMBEDDING, NO_ADAPTERS, Stack
-from engine.models.expert_pager import ExpertPager
+from engine.models.expert_streamer import ExpertStreamer
 from engine.models.forward_mixers import mixer
 from engine.models.forward_mlp import feed_forward
 from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
@@ -25,7 +25,7 @@ from engine.models.forward_streams import (
     side_path,
     united,
 )
-from engine.models.layer_pager import LayerPager
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
 from kernels import ops
@@ -68,8 +68,8 @@ def forward_program(
         decoder.separator,
         decoder.embedding_rotation,
     )
-    pager = decoder.pager
-    paged = [number for number in decoder.paged if number >= 0]
+    streamer = decoder.streamer
+    offloaded = [number for number in decoder.offloaded if number >= 0]
     body: list[Instruction] = [embed]
     if decoder.embedding_norm is not None:
         body.append(norm(decoder.embedding_norm, STREAM, STREAM))
@@ -83,21 +83,21 @@ def forward_program(
     for layer, (block, backend) in enumerate(zip(decoder.blocks, placement.layers, strict=True)):
         body += _transfer(before, backend)
         layers.append(len(body))
-        if isinstance(pager, LayerPager) and (number := decoder.paged[layer]) >= 0:
-            at = paged.index(number)
-            upcoming = (*paged[at + 1 :], *paged[:at])
-            body.append(ops.Fetch(pager, number, upcoming))
+        if isinstance(streamer, LayerStreamer) and (number := decoder.offloaded[layer]) >= 0:
+            at = offloaded.index(number)
+            upcoming = (*offloaded[at + 1 :], *offloaded[:at])
+            body.append(ops.StreamWeights(streamer, number, upcoming))
         made = _block(block, first[layer], partial(_deltas, backend, stack))
-        if isinstance(pager, ExpertPager) and (number := decoder.paged[layer]) >= 0:
-            made = [_paged(one, pager, number) for one in made]
+        if isinstance(streamer, ExpertStreamer) and (number := decoder.offloaded[layer]) >= 0:
+            made = [_offloaded(one, streamer, number) for one in made]
         body += made
         if block.output_scale != 1.0:
             body.append(ops.Scale(STREAM, block.output_scale))
         before = backend
     if decoder.streams is not None:
         body += united(decoder.streams, partial(_deltas, before, stack))
-    if isinstance(pager, LayerPager) and paged:
-        body.append(ops.Fetch(pager, -1, tuple(paged)))
+    if isinstance(streamer, LayerStreamer) and offloaded:
+        body.append(ops.StreamWeights(streamer, -1, tuple(offloaded)))
     result_name, head = _head(decoder, result, partial(_deltas, placement.head, stack))
     head = [*_transfer(before, placement.head), *head]
     return Program(
@@ -179,10 +179,10 @@ def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     return made
 
 
-def _paged(one: Instruction, pager: ExpertPager, number: int) -> Instruction:
+def _offloaded(one: Instruction, streamer: ExpertStreamer, number: int) -> Instruction:
     """An instruction of a layer whose experts are read from the file."""
     if isinstance(one, ops.Experts):
-        return replace(one, pager=pager, paged_layer=number)
+        return replace(one, streamer=streamer, offloaded_layer=number)
     return one
 
 
@@ -246,7 +246,7 @@ def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
                 note(one.out, widths[one.gate])
             case ops.Experts():
                 note(one.out, one.downs[0].shape[0])
-            case ops.Fetch() | ops.Transfer():
+            case ops.StreamWeights() | ops.Transfer():
                 pass
             case _:
                 pass  # in place

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from engine.adapters.delta import BaseModel
-from engine.models.expert_pager import ExpertPager
+from engine.models.expert_streamer import ExpertStreamer
 from engine.models.feed_forward import FeedForward
-from engine.models.layer_pager import LayerPager
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.mixers import Attention, LatentAttention, Mixer, ParallelMixers
 from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.streams import Streams, StreamUpdate
@@ -154,8 +154,10 @@ class Decoder:
     ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.
     refused: Mapping[str, Collection[str]] = field(default_factory=dict)
-    pager: LayerPager | ExpertPager | None = None  # reads layers or experts not in memory
-    paged: tuple[int, ...] = ()  # the number of each layer in the pager, -1 of those in memory
+    streamer: LayerStreamer | ExpertStreamer | None = None  # reads layers or experts not in memory
+    offloaded: tuple[
+        int, ...
+    ] = ()  # the number of each layer in the streamer, -1 of those in memory
 
     @property
     def layer_states(self) -> tuple[LayerState, ...]:
@@ -213,9 +215,9 @@ class Decoder:
         read = (getattr(self.blocks[layer].attention, "shared", None) for layer in layers)
         kept = sorted({*layers, *(layer for layer in read if layer is not None)})
         blocks = tuple(self._moved(layer, kept) for layer in kept)
-        paged = tuple(self.paged[layer] for layer in kept) if self.paged else ()
+        offloaded = tuple(self.offloaded[layer] for layer in kept) if self.offloaded else ()
         placement = self.placement.of_layers(kept)
-        return replace(self, blocks=blocks, placement=placement, paged=paged)
+        return replace(self, blocks=blocks, placement=placement, offloaded=offloaded)
 
     def _moved(self, layer: int, kept: list[int]) -> Block:
         """A block with the number that the one it reads has among those that are kept."""

@@ -1,7 +1,7 @@
 """Slot reader: threads that read matrices from the model's files into slots of memory.
 
 A unit, which is a layer or an expert, is read into a slot in pieces, in the layout of its backend.
-What is read next, and into which slot, is decided by `LayerPager` and `ExpertPager`.
+What is read next, and into which slot, is decided by `LayerStreamer` and `ExpertStreamer`.
 
 Units are read from the model file itself, and packed on the way: packing is several times as fast
 as a disk, so a second copy of the model in the packed layout would gain nothing.
@@ -142,7 +142,7 @@ class SlotReader:
             with self._wake:
                 error = None if slot.stale else slot.error
                 if slot.unit is unit and error is not None:
-                    # A new one: its traceback would keep the pager alive.
+                    # A new one: its traceback would keep the streamer alive.
                     raise ModelFileError(str(error), error.remedy, error.fault)
                 if slot.has(unit):
                     return

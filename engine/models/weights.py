@@ -14,9 +14,9 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
-from engine.models.expert_pager import ExpertPager
+from engine.models.expert_streamer import ExpertStreamer
 from engine.models.file_table import FileTable
-from engine.models.layer_pager import LayerPager
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.rotations import read_rotations
 from kernels import backends
 from kernels.backend.backend import Backend
@@ -57,8 +57,8 @@ class Weights:
     `checkpoint()` may raise `Cancelled` between chunks of a tensor. With `read` False every check
     is made, but no tensor data is read: the returned weights are placeholders of the right shape.
     The backends of `placement` prepare them, by default `backends.choose()` all of them; `storage`
-    overrides how they are stored in memory. The matrices that `pager` holds are not read: it reads
-    them when they are needed.
+    overrides how they are stored in memory. What `streamer` holds is not read: it reads
+    that when it is needed.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Weights:
         placement: Placement | None = None,
         read: bool = True,
         storage: Storages | None = None,
-        pager: LayerPager | ExpertPager | None = None,
+        streamer: LayerStreamer | ExpertStreamer | None = None,
     ) -> None:
-        self.pager = pager
+        self.streamer = streamer
         self._given = placement
         self._placement = placement or Placement.on(backends.choose(), 1)
         self._file = file
@@ -100,11 +100,11 @@ class Weights:
         """The names of all tensors of the file."""
         return frozenset(self._file.tensors)
 
-    def paged(self, layers: int) -> tuple[int, ...]:
-        """The number in the pager of each of so many layers, -1 of those in memory."""
-        pager = self.pager
+    def offloaded(self, layers: int) -> tuple[int, ...]:
+        """The number in the streamer of each of so many layers, -1 of those in memory."""
+        streamer = self.streamer
         numbers = range(layers)
-        return () if pager is None else tuple(n if n in pager.layers else -1 for n in numbers)
+        return () if streamer is None else tuple(n if n in streamer.layers else -1 for n in numbers)
 
     def placement(self, layers: int) -> Placement:
         """The placement of a model of so many layers."""
@@ -250,11 +250,13 @@ class Weights:
         self._file.drop_pages(name, first, end)  # one row maps whole pages
         return found
 
-    def reread(self, storage: Storages, pager: LayerPager | ExpertPager | None = None) -> Weights:
+    def reread(
+        self, storage: Storages, streamer: LayerStreamer | ExpertStreamer | None = None
+    ) -> Weights:
         """The weights for building the model again; only those in `storage` are read again.
 
-        Their old memory is freed with the model that uses them. With paged layers all are read
-        again: others may be paged now.
+        Their old memory is freed with the model that uses them. With offloaded layers all are read
+        again: others may be offloaded now.
         """
         reloaded = Weights(
             self._file,
@@ -262,10 +264,10 @@ class Weights:
             self._checkpoint,
             placement=self._given,
             storage=storage,
-            pager=pager,
+            streamer=streamer,
         )
         reloaded._placement = self._placement
-        if self.pager is not None:
+        if self.streamer is not None:
             self._made, self._origins = {}, {}
             return reloaded
         tensors = self._file.tensors
@@ -409,12 +411,12 @@ class Weights:
 
         self._checkpoint()
         storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
-        if self.pager is not None and len(info.shape) > 1:
+        if self.streamer is not None and len(info.shape) > 1:
             layer = layer_of(info.name)
-            if self.pager.holds(layer, expert):
+            if self.streamer.holds(layer, expert):
                 self._count(weight.size_bytes)
                 sizes = weight.format, weight.shape, info.part, info.offset + start
-                return self.pager.add(layer, expert, backend, storage, *sizes)
+                return self.streamer.add(layer, expert, backend, storage, *sizes)
         prepared = backend.prepare(weight, self._checkpoint, done, storage)
         self._count(weight.size_bytes)
         return prepared

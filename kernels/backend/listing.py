@@ -27,7 +27,7 @@ from kernels.weights.weight import Weight
 WIDTH = 110  # columns of a line
 _MOST_COLUMNS = (18, 34, 32)  # of name, buffers and weights; the options have the others
 _SPACE = "\N{NO-BREAK SPACE}"  # within an item, which is not broken over lines
-_PLACES = ("layer", "paged_layer", "upcoming")  # fields that differ in all layers
+_PLACES = ("layer", "offloaded_layer", "upcoming")  # fields that differ in all layers
 _NUMBERS = ("start",)  # fields that may differ in layers of one kind, as fractions may
 
 

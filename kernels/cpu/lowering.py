@@ -23,8 +23,8 @@ from kernels.cpu.lowering_layers import (
     short_conv,
 )
 from kernels.cpu.operations import Operations, activation_of, refuse_unpacked, weight_group
-from kernels.cpu.paged_experts import PagedExperts
 from kernels.cpu.schema import MAX_EXPERTS, MAX_WEIGHTS, Barrier, NativeOp, OpKind
+from kernels.cpu.streamed_experts import StreamedExperts
 from kernels.ops import (
     Add,
     AddRows,
@@ -33,7 +33,6 @@ from kernels.ops import (
     Columns,
     Embed,
     Experts,
-    Fetch,
     Gate,
     HeadGate,
     HeadLinear,
@@ -47,6 +46,7 @@ from kernels.ops import (
     Recurrence,
     Scale,
     ShortConv,
+    StreamWeights,
 )
 from kernels.ops.rotation import Rotation
 from kernels.ops.routing import Routing
@@ -60,7 +60,7 @@ class Lowering(Operations):
     """The lowering of a program, instruction by instruction."""
 
     angles: dict[tuple[float, ...], str] = field(default_factory=dict)
-    paged: dict[int, PagedExperts] = field(default_factory=dict)  # by their first operation
+    offloaded: dict[int, StreamedExperts] = field(default_factory=dict)  # by their first operation
 
     def lower(self, rest: Sequence[Instruction]) -> int:
         """Emit the first instruction, fused with the next if possible; returns the number used.
@@ -104,7 +104,7 @@ class Lowering(Operations):
                 by_head(self, one)
             case MixStreams() | AddToStreams():
                 change_streams(self, one)
-            case Fetch():  # a native call ends here
+            case StreamWeights():  # a native call ends here
                 self.quantized = ("", 0)
             case _:
                 self.add_named(one)
@@ -412,11 +412,13 @@ class Lowering(Operations):
         op.outs[0] = rows
         op.expert_biases[0] = self.pointer(one.down_bias)
         op.expert_scales[0] = self.pointer(one.down_scale)
-        if one.pager is not None:
-            read = partial(one.pager.read, one.paged_layer)
+        if one.streamer is not None:
+            read = partial(one.streamer.read, one.offloaded_layer)
             matrices = (*zip(inputs, (*one.gates, *one.ups), strict=True),)
             matrices += (*zip(outputs, one.downs, strict=True),)
-            self.paged[first] = PagedExperts(read, len(self.ops), "expert groups", count, matrices)
+            self.offloaded[first] = StreamedExperts(
+                read, len(self.ops), "expert groups", count, matrices
+            )
         combine = {"out": self.number(one.out), "width": width, "start": one.weighs_input}
         self.add(OpKind.COMBINE, x=rows, y=routes, **combine, **shape)
         self.quantized = ("", 0)  # overwritten by the rows of the pairs

@@ -15,7 +15,7 @@ from torch import Tensor
 from kernels.cpu import library
 from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
-from kernels.ops import AddRows, Attend, Fetch, Segment
+from kernels.ops import AddRows, Attend, Segment, StreamWeights
 from kernels.programs.not_lowerable import refuse
 from kernels.programs.program import Program
 from kernels.states.kv_pages import PageTable
@@ -39,10 +39,12 @@ class Recorded:
             if isinstance(one, Attend):
                 lowering.add_angles(one)
         starts: list[int] = []
-        self._fetches: dict[int, Fetch] = {}  # by number of the operation before which it is due
+        self._fetches: dict[
+            int, StreamWeights
+        ] = {}  # by number of the operation before which it is due
         at = 0
         while at < len(program.body):
-            if isinstance(one := program.body[at], Fetch):
+            if isinstance(one := program.body[at], StreamWeights):
                 self._fetches[len(lowering.ops)] = one
             if lowering.may_begin_call(program.body[at]):
                 starts.append(len(lowering.ops))
@@ -55,11 +57,11 @@ class Recorded:
             refuse(program.head[at], {"in a head, which has no tokens": rows})
             at += lowering.lower(program.head[at:])
         self._kept = lowering.kept
-        self._paged = lowering.paged
-        paged = {at for first, one in self._paged.items() for at in (first, one.end)}
+        self._offloaded = lowering.offloaded
+        offloaded = {at for first, one in self._offloaded.items() for at in (first, one.end)}
         # A pass can be cancelled between pieces.
-        self._pieces = sorted({0, *starts[1:], *self._fetches, *paged, self._body_end})
-        self._calls = sorted({0, *self._fetches, *paged, len(lowering.ops)})  # of a step
+        self._pieces = sorted({0, *starts[1:], *self._fetches, *offloaded, self._body_end})
+        self._calls = sorted({0, *self._fetches, *offloaded, len(lowering.ops)})  # of a step
         self._tables = lowering.tables
         self._names = list(lowering.widths)
         self._widths = lowering.widths
@@ -120,7 +122,7 @@ class Recorded:
         self._begin(ids, given)
         logits = torch.empty(len(ids), self._widths[self._logits])
         self._set_buffer(self._logits, logits)
-        if not (self._fetches or self._paged):  # all weights are in memory
+        if not (self._fetches or self._offloaded):  # all weights are in memory
             self._run(0, self._calls[-1], native, ids)
             return logits
         for first, end in zip(self._calls, self._calls[1:], strict=False):
@@ -149,9 +151,9 @@ class Recorded:
         return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments)
 
     def _fetch(self, at: int, checkpoint: Callable[[], None]) -> None:
-        """Wait for the weights that the operations from `at` on read, if they are paged."""
+        """Wait for the weights that the operations from `at` on read, if they are offloaded."""
         if (one := self._fetches.get(at)) is not None:
-            one.pager.fetch(one.layer, one.upcoming, checkpoint)
+            one.streamer.fetch(one.layer, one.upcoming, checkpoint)
 
     def _run_piece(
         self,
@@ -161,11 +163,11 @@ class Recorded:
         ids: object,
         checkpoint: Callable[[], None],
     ) -> None:
-        """Run operations once, or those of paged experts for each group of them in memory."""
-        if (paged := self._paged.get(first)) is None:
+        """Run operations once, or those of offloaded experts for each group of them in memory."""
+        if (offloaded := self._offloaded.get(first)) is None:
             self._run(first, end, batch, ids)
             return
-        for _ in paged.groups(self._buffers[paged.buffer], checkpoint):
+        for _ in offloaded.groups(self._buffers[offloaded.buffer], checkpoint):
             self._run(first, end, batch, ids)
 
     def _run(self, first: int, end: int, batch: library.NativeBatch, ids: object) -> None:

@@ -23,7 +23,6 @@ from kernels.ops.attend import (
 from kernels.ops.columns import Columns
 from kernels.ops.embed import Embed, checked_embed
 from kernels.ops.experts import Experts, checked_route
-from kernels.ops.fetch import Fetch
 from kernels.ops.gate import COMMON_ACTIVATIONS, Activation, Gate, checked_gated
 from kernels.ops.gaussian_top_k import GaussianTopK
 from kernels.ops.hadamard import checked_hadamard
@@ -44,6 +43,7 @@ from kernels.ops.scale import Scale
 from kernels.ops.scale_channels import ScaleChannels
 from kernels.ops.short_conv import ShortConv, checked_short_conv
 from kernels.ops.softcap import Softcap
+from kernels.ops.stream_weights import StreamWeights
 from kernels.ops.table import Kernel, Table
 from kernels.ops.transfer import Transfer
 from kernels.ops.xielu import Xielu
@@ -59,7 +59,6 @@ __all__ = [
     "Columns",
     "Embed",
     "Experts",
-    "Fetch",
     "Gate",
     "GaussianTopK",
     "HeadGate",
@@ -85,6 +84,7 @@ __all__ = [
     "Segment",
     "ShortConv",
     "Softcap",
+    "StreamWeights",
     "Transfer",
     "Xielu",
 ]
@@ -110,7 +110,7 @@ Instruction = (
     | MixStreams
     | AddToStreams
     | Transfer
-    | Fetch
+    | StreamWeights
 )
 
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from kernels.ops.gate import Activation, checked_gated
 from kernels.ops.hadamard import transform_of
 from kernels.ops.linear import LoraDelta, checked_linear, lora_term
-from kernels.ops.pagers import ExpertPager
 from kernels.ops.rotation import Rotation, rotated
 from kernels.ops.routing import Gating, Routing
 from kernels.ops.running import Pass
 from kernels.ops.table import Table
+from kernels.ops.weight_streamers import ExpertStreamer
 from kernels.weights.weight import Weight
 
 # The smallest sum that shares of experts are divided by.
@@ -28,7 +28,7 @@ class Experts:
     """Mixture of experts: out = sum over the chosen experts of share * down(act(gate(x)) * up(x)).
 
     Without `ups` an expert is down(act(gate(x))). The shares of a token are those of the op route.
-    With a `pager` the weights of the chosen experts are read once these are known.
+    With a `streamer` the weights of the chosen experts are read once these are known.
     """
 
     x: str
@@ -53,8 +53,8 @@ class Experts:
     gate_changes: tuple[LoraDelta, ...] = ()  # of x itself, one for each expert; empty: no LoRA
     up_changes: tuple[LoraDelta, ...] = ()
     down_changes: tuple[LoraDelta, ...] = ()
-    pager: ExpertPager | None = None  # reads experts that are not in memory
-    paged_layer: int = -1  # whose they are in the pager
+    streamer: ExpertStreamer | None = None  # reads experts that are not in memory
+    offloaded_layer: int = -1  # whose they are in the streamer
 
     @property
     def has_changes(self) -> bool:
@@ -68,8 +68,8 @@ class Experts:
         chosen: list[int] = shares.any(0).nonzero()[:, 0].cpu().tolist()
         groups = (
             (chosen,)
-            if self.pager is None
-            else self.pager.read(self.paged_layer, chosen, on.checkpoint)
+            if self.streamer is None
+            else self.streamer.read(self.offloaded_layer, chosen, on.checkpoint)
         )
         for number in chain.from_iterable(groups):
             tokens = shares[:, number].nonzero()[:, 0]

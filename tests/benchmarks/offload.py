@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from engine.loading import placement
 from engine.loading.loader import load
-from engine.loading.memory import NO_PAGING
+from engine.loading.memory import NO_OFFLOADING
 from engine.machine.device import resident_memory
 from engine.messages import CacheType
 
@@ -38,12 +38,12 @@ def measure(path: Path, limit: int, tokens: int, *, by_layer: bool = False) -> d
     before, started = resident_memory(), time.perf_counter()
     model = load(path, memory_bytes=limit, cache=CacheType.F16, context=CONTEXT)
     loaded = time.perf_counter() - started
-    session, pager = model.new_session(), model.decoder.pager
-    paging = model.plan.paging or NO_PAGING
+    session, streamer = model.new_session(), model.decoder.streamer
+    offloading = model.plan.offloading or NO_OFFLOADING
     started = time.perf_counter()
     logits = session.read(list(range(100, 100 + PROMPT)))
     prefill = time.perf_counter() - started
-    read, started, ids = pager.read_bytes if pager else 0, time.perf_counter(), list[int]()
+    read, started, ids = streamer.read_bytes if streamer else 0, time.perf_counter(), list[int]()
     for _ in range(tokens):
         ids.append(int(logits.argmax()))
         logits = session.step(ids[-1])
@@ -51,16 +51,16 @@ def measure(path: Path, limit: int, tokens: int, *, by_layer: bool = False) -> d
     return {
         "limit": limit,
         "layers": len(model.decoder.blocks),
-        "paged": len(paging.layers),
-        "slots": paging.expert_slots,
+        "offloaded": len(offloading.layers),
+        "slots": offloading.expert_slots,
         "planned": model.plan.total_bytes,
         "resident": resident_memory() - before,
         "load_seconds": loaded,
         "prefill": PROMPT / prefill,
         "decode": tokens / seconds,
-        "read": ((pager.read_bytes - read) // tokens) if pager else 0,
-        "predicted": paging.token_bytes,
-        "predicted_seconds": paging.token_seconds,
+        "read": ((streamer.read_bytes - read) // tokens) if streamer else 0,
+        "predicted": offloading.token_bytes,
+        "predicted_seconds": offloading.token_seconds,
         "ids": ids,
     }
 
@@ -121,7 +121,7 @@ def _row(row: dict[str, Any], wanted: list[int]) -> str:
     limit = f"{row['limit'] / 1e9:.1f} GB" if row["limit"] else "none"
     cells = (
         limit,
-        f"experts, {row['slots']} in memory" if row["slots"] else f"{row['paged']} layers",
+        f"experts, {row['slots']} in memory" if row["slots"] else f"{row['offloaded']} layers",
         f"{row['planned'] / 1e9:.2f} GB",
         f"{row['resident'] / 1e9:.2f} GB",
         f"{row['load_seconds']:.1f} s",

@@ -52,7 +52,7 @@ def _stream(path: Path, model: Path) -> None:
     del model
     whole = load(path, context=64).plan.total_bytes
     loaded = load(path, context=64, memory_bytes=whole - path.stat().st_size // 3)
-    assert loaded.plan.paging is not None
+    assert loaded.plan.offloading is not None
     scheduler = loaded.new_scheduler()
     scheduler.run(AnswerRequest([1, 2, 3], Sampling(temperature=0), max_tokens=2))
     _cut(path)

@@ -18,7 +18,7 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu.operations import kind_of
 from kernels.cpu.schema import OpKind
-from kernels.ops import Fetch, InPlace, Instruction, Pass
+from kernels.ops import InPlace, Instruction, Pass, StreamWeights
 from kernels.ops.in_place import op_name
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.not_lowerable import NotLowerable
@@ -89,7 +89,7 @@ def test_a_fetch_is_given_the_checkpoint_of_the_pass() -> None:
     def checkpoint() -> None:
         pass
 
-    body = (Fetch(Noted(), 2, (3, 5)),)
+    body = (StreamWeights(Noted(), 2, (3, 5)),)
     made = Program(body, (0,), (), "x", "x", {"x": 1}, no_attention())
     Interpreter(made, BACKENDS["reference"].ops).hidden([], checkpoint, torch.zeros(0, 1))
     assert calls == [(2, (3, 5), checkpoint)]

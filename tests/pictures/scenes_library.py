@@ -178,7 +178,7 @@ def library_from_disk(state: State, library: LibraryState, page: LibraryPage) ->
     """A model that is larger than the free memory."""
     library_full(state, library, page)
     memory = Memory(
-        4_980_000_000, 6_200_000_000, 4_096, paged_bytes=3_700_000_000, paged_seconds=2.04
+        4_980_000_000, 6_200_000_000, 4_096, offloaded_bytes=3_700_000_000, offloaded_seconds=2.04
     )
     library.set_installed([SMOL, BONSAI, replace(QWEN, memory=memory)])
 

@@ -208,7 +208,7 @@ class ModelLoader:
             text = tr("{name} cannot be used for a whole chat.", name=event.name)
             return Notice(text, tr("Choose another copy of it, or another model."),
                           detail=event.template_problem)  # fmt: skip
-        if event.paged_layers:
+        if event.offloaded_layers:
             return _from_disk(event)
         if event.moved is None:
             return None
@@ -228,7 +228,7 @@ def _moved(loaded: ModelLoaded, remedy: str) -> Notice | None:
 
 def _from_disk(loaded: ModelLoaded) -> Notice:
     """Why a model that does not fit in memory is slow, and how slow."""
-    seconds = loaded.paged_seconds
+    seconds = loaded.offloaded_seconds
     text = tr("{name} does not fit in memory, so it runs slowly, from the disk.",
               name=loaded.name)  # fmt: skip
     if seconds > 0:

@@ -180,7 +180,7 @@ class StatusLine(QWidget):
 
     def _parts(self, loaded: ModelLoaded, slow: Sequence[SlowPart]) -> list[str]:
         reduced = tr("reduced speed") if slow else ""
-        if loaded.paged_layers:
+        if loaded.offloaded_layers:
             reduced = tr("runs from the disk")
         place = place_words(loaded.runs_on) if loaded.runs_on else ""
         base = tr("not made to chat") if loaded.base else ""
@@ -246,7 +246,7 @@ def _slow_line(slow: SlowPart) -> str:
             )
         case SlowReason.DECODED:
             return tr("{part}: unpacked again for every token, to save memory.", part=slow.part)
-        case SlowReason.PAGED:
+        case SlowReason.OFFLOADED:
             return tr(
                 "{part}: read from the disk for every word, since memory is full.", part=slow.part
             )

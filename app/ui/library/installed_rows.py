@@ -155,8 +155,8 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
     if row.state is FileState.EMBEDS:
         return tr("For searching documents by meaning"), "secondary"
     shown = _explanation(row, model)
-    if shown is None and row.memory is not None and row.memory.paged_bytes:
-        return from_disk_words(row.memory.paged_seconds), "warning"
+    if shown is None and row.memory is not None and row.memory.offloaded_bytes:
+        return from_disk_words(row.memory.offloaded_seconds), "warning"
     if shown is None:
         return "", "secondary"
     # Nothing is wrong with a file that is too large, which has `memory`, or of an unknown family.

@@ -34,7 +34,7 @@ _UNDER = {
 
 def fit_of(memory: Memory) -> Fit:
     """Whether a model that is not loaded would fit in memory."""
-    if memory.paged_bytes:
+    if memory.offloaded_bytes:
         return Fit.FROM_DISK
     available = max(memory.available_bytes, 1)
     if memory.needed_bytes > _MAX_SHARE * available:
@@ -100,14 +100,14 @@ def memory_tip(memory: Memory) -> str:
     else:
         total = tr("Needs {amount} bytes", amount=needed)
     weights, cache, scratch = memory.weights_bytes, memory.cache_bytes, memory.scratch_bytes
-    available, paged = number(memory.available_bytes), memory.paged_bytes
+    available, offloaded = number(memory.available_bytes), memory.offloaded_bytes
     lines = [
         memory_parts(memory),
         total,
         tr("Model: {amount}", amount=number(weights)) if weights else "",
         tr("Context memory: {amount}", amount=number(cache)) if cache else "",
         tr("Working memory: {amount}", amount=number(scratch)) if scratch else "",
-        tr("Read for each token: {amount}", amount=number(paged)) if paged else "",
+        tr("Read for each token: {amount}", amount=number(offloaded)) if offloaded else "",
         tr("Available now: {amount} bytes", amount=available),
     ]
     return "\n".join(line for line in lines if line)

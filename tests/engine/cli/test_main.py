@@ -76,9 +76,9 @@ def test_a_model_larger_than_its_memory_says_so_and_answers_alike(
     assert printed.err.startswith("The model does not fit in memory: ")
     assert printed.err.count("\n") == 1
     assert json.loads(printed.out)["token_ids"] == whole["token_ids"]
-    (paged,) = (one["memory"] for one in run(capsys, *facts, "--memory", size))
-    assert f"{paged['paged_layers']} of its layers" in printed.err
-    assert paged["paged_bytes"] > 0
+    (offloaded,) = (one["memory"] for one in run(capsys, *facts, "--memory", size))
+    assert f"{offloaded['offloaded_layers']} of its layers" in printed.err
+    assert offloaded["offloaded_bytes"] > 0
 
 
 def test_a_seed_repeats_an_answer(model: str, capsys: pytest.CaptureFixture[str]) -> None:

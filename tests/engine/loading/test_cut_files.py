@@ -78,13 +78,13 @@ def test_a_model_that_is_replaced_is_not_loaded(
     """Weights that stay in the file are read from one that was opened later, by its name."""
     path = tiny.write(tmp_path / "m.gguf")
     other = tiny.write(tmp_path / "n.gguf", seed=1)
-    pager = loader._pager
+    streamer = loader._streamer
 
     def replaced(*operands: object) -> object:
         other.replace(path)
-        return pager(*operands)  # type: ignore[arg-type]
+        return streamer(*operands)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loader, "_pager", replaced)
+    monkeypatch.setattr(loader, "_streamer", replaced)
     with pytest.raises(ModelFileError, match=CHANGED):
         load(path)
 

@@ -1,4 +1,4 @@
-"""nanbeige: layers that run several times, on several backends, paged, and in memory."""
+"""nanbeige: layers that run several times, on several backends, offloaded, and in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.gguf.reader import GGUFFile
 from engine.loading.placement import plan
 from engine.loading.preflight import identify, outline
 from engine.models import architecture
-from engine.models.layer_pager import LayerPager
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.weights import Weights
 from kernels import backends
 from kernels.backend.placement import Placement
@@ -40,10 +40,12 @@ def write(path: Path, **keys: bool | int) -> Path:
     return family_files.write(path, "nanbeige", layer, usual | keys, layers=LAYERS, width=WIDTH)
 
 
-def session(path: Path, placement: Placement, paged: tuple[int, ...] = ()) -> Session:
+def session(path: Path, placement: Placement, offloaded: tuple[int, ...] = ()) -> Session:
     with GGUFFile.open(path) as file:
-        pager = LayerPager(file.paths, paged, 1 << 20, NATIVE.memory) if paged else None
-        weights = Weights(file, placement=placement, pager=pager)
+        streamer = (
+            LayerStreamer(file.paths, offloaded, 1 << 20, NATIVE.memory) if offloaded else None
+        )
+        weights = Weights(file, placement=placement, streamer=streamer)
         decoder = architecture(file)(file, weights, 256)
         weights.refuse_unused_tensors()
         return session_over(decoder)
@@ -95,11 +97,14 @@ def test_a_split_model_answers_as_on_one_backend(path: Path) -> None:
     torch.testing.assert_close(read(one), wanted, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("paged", [(0, 1, 2), (1,), (0, 2)])
-def test_paged_layers_change_no_bit(path: Path, paged: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("offloaded", [(0, 1, 2), (1,), (0, 2)])
+def test_offloaded_layers_change_no_bit(path: Path, offloaded: tuple[int, ...]) -> None:
     whole = Placement.on(NATIVE, LAYERS)
-    one = session(path, whole, paged)
-    assert one.runner.model.paged == tuple(n if n in paged else -1 for n in range(LAYERS)) * LOOPS
+    one = session(path, whole, offloaded)
+    assert (
+        one.runner.model.offloaded
+        == tuple(n if n in offloaded else -1 for n in range(LAYERS)) * LOOPS
+    )
     assert torch.equal(read(one), read(session(path, whole)))
 
 
@@ -129,14 +134,14 @@ def test_the_plan_counts_what_is_read_every_time(tmp_path: Path) -> None:
         placement = Placement.on(backends.choose(), layers)
         whole, _ = plan(file, config, placement, 256, CacheType.F32)
         limit = whole.total_bytes - 12_000_000
-        paging = plan(file, config, placement, 256, CacheType.F32, limit=limit)[0].paging
+        offloading = plan(file, config, placement, 256, CacheType.F32, limit=limit)[0].offloading
         matrices = sum(
             info.size_bytes
             for info in file.tensors.values()
             if info.name.startswith("blk.0.") and len(info.shape) > 1
         )
-    assert paging is not None
-    assert paging.token_bytes == LOOPS * len(paging.layers) * matrices
+    assert offloading is not None
+    assert offloading.token_bytes == LOOPS * len(offloading.layers) * matrices
 
 
 def test_a_model_that_never_runs_is_refused(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_any_number_of_experts_and_threads(
 
 
 class Moving:
-    """A pager that moves the weights of experts, and gives them in groups of so many."""
+    """A streamer that moves the weights of experts, and gives them in groups of so many."""
 
     def __init__(self, one: Experts, size: int) -> None:
         self.read_bytes = 0
@@ -123,7 +123,7 @@ class Moving:
 
 @pytest.mark.parametrize("formats", FORMATS, ids="-".join)
 @pytest.mark.parametrize("weighs_input", [False, True])
-def test_groups_of_paged_experts_give_the_bits_of_all_at_once(
+def test_groups_of_offloaded_experts_give_the_bits_of_all_at_once(
     formats: tuple[str, str, str], weighs_input: bool, random: torch.Generator
 ) -> None:
     made = mixture(formats, 6, 2, random)
@@ -133,8 +133,8 @@ def test_groups_of_paged_experts_give_the_bits_of_all_at_once(
     made = replace(made, body=(*before, last))
     wanted = program.record(made)
     for size in (1, 2, 6):
-        paged = replace(last, pager=Moving(last, size), paged_layer=7)
-        grouped = replace(made, body=(*before, paged))
+        offloaded = replace(last, streamer=Moving(last, size), offloaded_layer=7)
+        grouped = replace(made, body=(*before, offloaded))
         recorded = program.record(grouped)
         for count in (1, 2, 40):
             tokens = torch.randint(VOCABULARY, (count,), generator=random).tolist()

@@ -128,7 +128,7 @@ def test_a_model_larger_than_the_memory_says_how_slow_it_is(
     shown: Shown, seconds: float, words: str
 ) -> None:
     memory = Memory(
-        5_000_000_000, 6_200_000_000, 4096, paged_bytes=3_700_000_000, paged_seconds=seconds
+        5_000_000_000, 6_200_000_000, 4096, offloaded_bytes=3_700_000_000, offloaded_seconds=seconds
     )
     shown.library.set_installed([replace(BONSAI, memory=memory)])
     flush()

@@ -1,9 +1,9 @@
-"""Layer pager: weights of layers that stay in the model file and are read when a pass needs them.
+"""Layer streamer: weights of layers that stay in the model file and are read for each pass.
 
 A model larger than the memory keeps some of its layers there. The matrices of each other layer are
 read for every pass into a slot of memory, which several of these layers share, in the layout of
 their backend: while one layer is computed, threads read the next one into another slot. Weights
-refer to their slot, so a program runs as if all were in memory, with a `Fetch` before each layer.
+refer to their slot: a program runs as if all were in memory, with `StreamWeights` before each layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernels.weights.weight import Storage, Weight
 SLOTS = 2  # one is computed while the other is filled
 
 
-class LayerPager:
+class LayerStreamer:
     """Reads layers into slots ahead of their use; `fetch` is called by one thread at a time.
 
     Its threads end, and its files are closed, when it is no longer referenced.
@@ -35,7 +35,7 @@ class LayerPager:
         slot_bytes: int,
         memory: Callable[[int], Tensor],
     ) -> None:
-        """`layers` are paged, each in at most `slot_bytes`; `memory` allocates the slots.
+        """`layers` are offloaded, each in at most `slot_bytes`; `memory` allocates the slots.
 
         Raises OSError for a file that cannot be opened, and MemoryError.
         """
@@ -51,7 +51,7 @@ class LayerPager:
 
     @property
     def bytes_per_pass(self) -> int:
-        """Bytes of all paged layers in the model's files."""
+        """Bytes of all offloaded layers in the model's files."""
         return sum(piece.size_bytes for _, unit in self._places.values() for piece in unit.pieces)
 
     @property
@@ -75,7 +75,7 @@ class LayerPager:
         file: int,
         offset: int,
     ) -> Weight:
-        """A matrix of a paged layer, stored at an offset of one of the files.
+        """A matrix of an offloaded layer, stored at an offset of one of the files.
 
         The weight's data are valid from `fetch` of this layer until the next `fetch`.
         """
@@ -84,7 +84,7 @@ class LayerPager:
         return unit.add(backend, storage, format, shape, slot.memory, file, offset)
 
     def fetch(self, layer: int, upcoming: Sequence[int], checkpoint: Callable[[], None]) -> None:
-        """See `kernels.ops.pagers.Pager`. Raises ModelFileError when the layer cannot be read."""
+        """See `kernels.ops.weight_streamers`. Raises ModelFileError when it cannot be read."""
         wanted = upcoming if layer < 0 else (layer, *upcoming)
         self._reader.request([self._places[one] for one in wanted[: self._slots]])
         if layer >= 0:

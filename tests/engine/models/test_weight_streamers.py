@@ -1,4 +1,4 @@
-"""Pagers of layers and of experts: paged weights change no bit; faults end a pass; all is let go."""
+"""Streamers of layers and experts: offloading changes no bit; faults end a pass; all is let go."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from engine.adapters.stack import Stack, load_adapter
 from engine.core.session import Session
 from engine.errors import Cancelled, ModelFileError
 from engine.gguf.reader import GGUFFile
-from engine.loading.paging import ExpertBytes, expert_bytes, layer_bytes
+from engine.loading.offloading import ExpertBytes, expert_bytes, layer_bytes
 from engine.messages import CacheType
 from engine.models import architecture, slot_reader
-from engine.models.expert_pager import ExpertPager
-from engine.models.layer_pager import LayerPager
+from engine.models.expert_streamer import ExpertStreamer
+from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from kernels import backends
@@ -60,14 +60,16 @@ def opened(
     chosen = backends.choose(backend)
     with GGUFFile.open(path) as file:
         placement, kept, experts = sizes_of(file, backend, storage or STORAGE[backend])
-        pager = None
+        streamer = None
         if layers:
             size = max(size for size, _ in layer_bytes(file, placement, kept).values())
-            pager = LayerPager(file.paths, layers, size, chosen.memory)
+            streamer = LayerStreamer(file.paths, layers, size, chosen.memory)
         elif slots:
             assert experts is not None
-            pager = ExpertPager(file.paths, experts.layers, experts.slot, slots, chosen.memory)
-        weights = Weights(file, placement=placement, storage=kept, pager=pager)
+            streamer = ExpertStreamer(
+                file.paths, experts.layers, experts.slot, slots, chosen.memory
+            )
+        weights = Weights(file, placement=placement, storage=kept, streamer=streamer)
         decoder = architecture(file)(file, weights, CONTEXT)
         weights.refuse_unused_tensors()
         return decoder
@@ -96,12 +98,12 @@ def over(decoder: Decoder) -> Session:
 
 
 def read_bytes(session: Session) -> int:
-    pager = session.runner.model.pager
-    assert isinstance(pager, LayerPager | ExpertPager)
-    return pager.read_bytes
+    streamer = session.runner.model.streamer
+    assert isinstance(streamer, LayerStreamer | ExpertStreamer)
+    return streamer.read_bytes
 
 
-def threads_of_pagers() -> list[threading.Thread]:
+def threads_of_streamers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("layers ")]
 
 
@@ -119,19 +121,19 @@ def tiny_of(folder: Path, format: str = "Q4_0") -> Path:
     return tiny.write(folder / "m.gguf", format=format, layers=LAYERS)
 
 
-# --- what both pagers do ------------------------------------------------------------------------
+# --- what both streamers do --------------------------------------------------------------------
 
 Open = Callable[[], Session]
 
 
 @pytest.fixture(params=["layers", "two experts", "half of the experts"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A model whose weights are paged by `open_paged`."""
+    """A model whose weights are offloaded by `open_offloaded`."""
     return tiny_of(tmp_path) if request.param == "layers" else written(ONE, tmp_path)
 
 
 @pytest.fixture
-def open_paged(request: pytest.FixtureRequest, model: Path) -> Open:
+def open_offloaded(request: pytest.FixtureRequest, model: Path) -> Open:
     match request.node.callspec.params["model"]:
         case "layers":
             return lambda: over(opened(model, layers=range(LAYERS)))
@@ -141,8 +143,10 @@ def open_paged(request: pytest.FixtureRequest, model: Path) -> Open:
             return lambda: over(opened(model, slots=6))
 
 
-def test_a_changed_file_is_named_and_the_pager_goes_on(model: Path, open_paged: Open) -> None:
-    session = open_paged()
+def test_a_changed_file_is_named_and_the_streamer_goes_on(
+    model: Path, open_offloaded: Open
+) -> None:
+    session = open_offloaded()
     wanted = read(session)
     status = model.stat()
     os.utime(model, ns=(status.st_atime_ns, status.st_mtime_ns + 10**9))
@@ -154,8 +158,8 @@ def test_a_changed_file_is_named_and_the_pager_goes_on(model: Path, open_paged: 
     assert torch.equal(read(session), wanted)
 
 
-def test_a_file_cut_short_is_an_error_in_one_sentence(model: Path, open_paged: Open) -> None:
-    session = open_paged()
+def test_a_file_cut_short_is_an_error_in_one_sentence(model: Path, open_offloaded: Open) -> None:
+    session = open_offloaded()
     os.truncate(model, model.stat().st_size // 8)
     with pytest.raises(ModelFileError) as caught:
         read(session)
@@ -166,10 +170,10 @@ def test_a_file_cut_short_is_an_error_in_one_sentence(model: Path, open_paged: O
 
 
 def test_an_error_of_an_earlier_pass_is_not_raised_again(
-    open_paged: Open, monkeypatch: pytest.MonkeyPatch
+    open_offloaded: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even while other pieces of that layer or expert are still being read."""
-    session = open_paged()
+    session = open_offloaded()
     wanted = read(session)
     right, calls = slot_reader.DirectFile.read, 0
 
@@ -193,9 +197,9 @@ def test_an_error_of_an_earlier_pass_is_not_raised_again(
 
 @pytest.mark.usefixtures("small_pieces")
 def test_a_pass_is_cancelled_while_it_waits(
-    open_paged: Open, monkeypatch: pytest.MonkeyPatch
+    open_offloaded: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = open_paged()
+    session = open_offloaded()
     wanted = read(session)
     session.rewind(0)
     right = slot_reader.DirectFile.read
@@ -224,23 +228,23 @@ def test_a_pass_is_cancelled_while_it_waits(
     assert torch.equal(read(session), wanted)
 
 
-def test_threads_end_and_files_are_closed_with_the_model(model: Path, open_paged: Open) -> None:
+def test_threads_end_and_files_are_closed_with_the_model(model: Path, open_offloaded: Open) -> None:
     gc.collect()
-    assert threads_of_pagers() == []
-    session = open_paged()
+    assert threads_of_streamers() == []
+    session = open_offloaded()
     read(session)
-    assert len(threads_of_pagers()) == slot_reader.WORKERS
+    assert len(threads_of_streamers()) == slot_reader.WORKERS
     del session
     gc.collect()
-    assert threads_of_pagers() == []
+    assert threads_of_streamers() == []
     if sys.platform == "linux":
         assert model not in [link.resolve() for link in Path("/proc/self/fd").iterdir()]
 
 
-def test_two_programs_share_one_pager(model: Path, open_paged: Open) -> None:
+def test_two_programs_share_one_streamer(model: Path, open_offloaded: Open) -> None:
     """As an answer and an embedding do, pass by pass."""
     wanted = read(over(opened(model)), steps=0)
-    decoder = open_paged().runner.model
+    decoder = open_offloaded().runner.model
     first, second = over(decoder), over(decoder.of_layers(range(len(decoder.blocks))))
     rows: tuple[list[Tensor], list[Tensor]] = ([], [])
     for piece in (TOKENS[:25], TOKENS[25:]):
@@ -256,7 +260,7 @@ def test_two_programs_share_one_pager(model: Path, open_paged: Open) -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize(("format", "backend", "storage"), STORED)
 @pytest.mark.usefixtures("small_pieces")
-def test_paged_layers_change_no_bit(
+def test_offloaded_layers_change_no_bit(
     format: str, backend: str, storage: Storage, tmp_path: Path
 ) -> None:
     path = tiny_of(tmp_path, format)
@@ -264,30 +268,30 @@ def test_paged_layers_change_no_bit(
     for layers in (range(LAYERS), (0, 2, 3, 6), (1, 3, 5)):
         session = over(opened(path, backend, storage, layers=layers))
         assert torch.equal(read(session), wanted)
-        pager = session.runner.model.pager
-        assert isinstance(pager, LayerPager)
-        assert pager.read_bytes > 3 * pager.bytes_per_pass
+        streamer = session.runner.model.streamer
+        assert isinstance(streamer, LayerStreamer)
+        assert streamer.read_bytes > 3 * streamer.bytes_per_pass
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", every_architecture.names())
-def test_every_architecture_is_paged(name: str, tmp_path: Path) -> None:
+def test_every_architecture_is_offloaded(name: str, tmp_path: Path) -> None:
     path = written(name, tmp_path)
     decoder = opened(path)
-    paged = opened(path, layers=range(len(decoder.blocks)))
-    assert torch.equal(read(over(paged)), read(over(decoder)))
+    offloaded = opened(path, layers=range(len(decoder.blocks)))
+    assert torch.equal(read(over(offloaded)), read(over(decoder)))
 
 
-def test_adapters_apply_to_paged_layers(tmp_path: Path) -> None:
+def test_adapters_apply_to_offloaded_layers(tmp_path: Path) -> None:
     path = tiny_of(tmp_path)
-    plain, paged = over(opened(path)), over(opened(path, layers=range(LAYERS)))
+    plain, offloaded = over(opened(path)), over(opened(path, layers=range(LAYERS)))
     file = tiny_lora.write(tmp_path / "lora.gguf", path, seed=3, targets=tiny_lora.EVERY)
     stack = Stack([(load_adapter(file, plain.runner.model.base), 0.7)])
     before = read(plain)
-    for session in (plain, paged):
+    for session in (plain, offloaded):
         session.rewind(0)
         session.set_stack(stack)
-    found = read(paged)
+    found = read(offloaded)
     assert torch.equal(found, read(plain))
     assert not torch.equal(found, before)
 
@@ -300,7 +304,7 @@ def test_adapters_apply_to_paged_layers(tmp_path: Path) -> None:
     ("name", "backend"), [*((name, NAMES[0]) for name in MIXTURES), (ONE, NAMES[-1])]
 )
 @pytest.mark.usefixtures("small_pieces")
-def test_paged_experts_change_no_bit(name: str, backend: str, tmp_path: Path) -> None:
+def test_offloaded_experts_change_no_bit(name: str, backend: str, tmp_path: Path) -> None:
     path = written(name, tmp_path)
     wanted = read(over(opened(path, backend)))
     assert torch.isfinite(wanted).all()
@@ -312,7 +316,7 @@ def test_paged_experts_change_no_bit(name: str, backend: str, tmp_path: Path) ->
 
 
 @pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels here")
-def test_native_programs_run_with_paged_experts(tmp_path: Path) -> None:
+def test_native_programs_run_with_offloaded_experts(tmp_path: Path) -> None:
     session = over(opened(written(ONE, tmp_path), "cpu", slots=2))
     read(session)
     assert not any(isinstance(one, Interpreter) for one in session.runner._recorded.values())
@@ -337,15 +341,15 @@ def test_only_experts_that_are_not_in_memory_are_read(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_expert_goes(tmp_path: Path) -> None:
-    pager = opened(written(ONE, tmp_path), slots=3).pager
-    assert isinstance(pager, ExpertPager)
+    streamer = opened(written(ONE, tmp_path), slots=3).streamer
+    assert isinstance(streamer, ExpertStreamer)
 
     def reads(*experts: int, layer: int = 0) -> bool:
         """Whether anything was read for these experts."""
-        before = pager.read_bytes
-        groups = [list(group) for group in pager.read(layer, experts, lambda: None)]
+        before = streamer.read_bytes
+        groups = [list(group) for group in streamer.read(layer, experts, lambda: None)]
         assert [number for group in groups for number in group] == list(experts)
-        return pager.read_bytes > before
+        return streamer.read_bytes > before
 
     assert [reads(number) for number in (0, 1, 2)] == [True] * 3
     assert not reads(0)
@@ -366,5 +370,5 @@ def test_memory_is_one_slot_for_each_expert(tmp_path: Path) -> None:
         return torch.empty(size, dtype=torch.uint8)
 
     sizes = experts_of(path)
-    ExpertPager([path], sizes.layers, sizes.slot, 5, memory)
+    ExpertStreamer([path], sizes.layers, sizes.slot, 5, memory)
     assert asked == [5 * sizes.slot]

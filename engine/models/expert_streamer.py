@@ -1,4 +1,4 @@
-"""Expert pager: experts of mixtures that stay in the model file, with a cache of those in use.
+"""Expert streamer: experts of mixtures that stay in the model file, with a cache of those in use.
 
 Of a mixture larger than the memory a token needs a few experts of each layer, which are known once
 its router has run. All layers share a number of slots of memory, each for one expert: those that
@@ -20,7 +20,7 @@ from kernels.weights.formats import Format
 from kernels.weights.weight import Storage, Weight
 
 
-class ExpertPager:
+class ExpertStreamer:
     """Reads experts into a cache when they are chosen; `read` is called by one thread at a time.
 
     Its threads end, and its files are closed, when it is no longer referenced.
@@ -34,7 +34,7 @@ class ExpertPager:
         slots: int,
         memory: Callable[[int], Tensor],
     ) -> None:
-        """The experts of `layers` are paged, each in at most `slot_bytes`; `memory` allocates all.
+        """The experts of `layers` are read, each in at most `slot_bytes`; `memory` allocates all.
 
         Raises OSError for a file that cannot be opened, and MemoryError.
         """
@@ -79,7 +79,7 @@ class ExpertPager:
     def read(
         self, layer: int, experts: Sequence[int], checkpoint: Callable[[], None]
     ) -> Iterator[Sequence[int]]:
-        """See `kernels.ops.pagers.ExpertPager`. Raises ModelFileError when one cannot be read."""
+        """See `kernels.ops.weight_streamers`. Raises ModelFileError when one cannot be read."""
         units = [self._units[layer, expert] for expert in experts]
         start = 0
         while start < len(units):

@@ -1,4 +1,4 @@
-"""Paged experts of a recorded program: operations that run once for each group of experts in memory.
+"""Offloaded experts of a recorded program: operations that run once for each group in memory.
 
 Routes are computed by operations before these, and outputs are added by those after them: in
 between the products of an expert depend on no other, so groups give the bits of all at once.
@@ -15,12 +15,12 @@ from torch import Tensor
 from kernels.cpu.schema import NativeWeight
 from kernels.weights.weight import Weight
 
-# Of a mixture, see `kernels.ops.pagers.ExpertPager.read`.
+# Of a mixture, see `kernels.ops.weight_streamers.ExpertStreamer.read`.
 Read = Callable[[Sequence[int], Callable[[], None]], Iterator[Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class PagedExperts:
+class StreamedExperts:
     """The operations of a mixture between its routes and the sum of its outputs."""
 
     read: Read
@@ -32,7 +32,7 @@ class PagedExperts:
     def groups(self, buffer: Tensor, checkpoint: Callable[[], None]) -> Iterator[None]:
         """Let the operations compute one group of the chosen experts after the other.
 
-        Raises what the pager and `checkpoint` raise.
+        Raises what the streamer and `checkpoint` raise.
         """
         numbers = buffer[: 2 * self.count + 2].view(torch.int32)
         used = numbers[self.count + 1 : -1]

@@ -1,4 +1,4 @@
-"""Memory limits: as few layers as possible are paged, the answer stays the same, all is told."""
+"""Memory limits: as few layers as possible are offloaded, the answer stays, all is told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.loading import placement
 from engine.loading.inspect import inspect_model
 from engine.loading.loader import LoadedModel, load
 from engine.loading.memory import MemoryPlan, usable
-from engine.loading.paging import layer_bytes
+from engine.loading.offloading import layer_bytes
 from engine.loading.placement import place, predict
 from engine.loading.preflight import identify
 from engine.messages import CacheType, SlowReason
@@ -32,7 +32,7 @@ NATIVE = pytest.mark.skipif("cpu" not in BACKENDS, reason="no native kernels her
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose layers take most of its memory: some megabyte each."""
-    file = tmp_path_factory.mktemp("paging") / "m.gguf"
+    file = tmp_path_factory.mktemp("offloading") / "m.gguf"
     return tiny.write(
         file, format="Q4_0", layers=LAYERS, hidden=512, head_dim=128, ffn=1_024, context=1_024
     )
@@ -78,25 +78,25 @@ def near(found: Tensor, wanted: Tensor) -> bool:
 # --- planning -----------------------------------------------------------------------------------
 
 
-def test_a_model_that_fits_has_no_paged_layers(path: Path) -> None:
+def test_a_model_that_fits_has_no_offloaded_layers(path: Path) -> None:
     whole = planned(path)
     assert whole.fits
-    assert whole.paging is None
-    assert planned(path, limit=whole.total_bytes).paging is None
+    assert whole.offloading is None
+    assert planned(path, limit=whole.total_bytes).offloading is None
 
 
 @NATIVE
-def test_as_few_layers_as_possible_are_paged(path: Path) -> None:
+def test_as_few_layers_as_possible_are_offloaded(path: Path) -> None:
     whole, size = planned(path).total_bytes, layer_size(path)
     counts: list[int] = []
     for layers in range(1, LAYERS):
         found = planned(path, limit=whole - layers * size)
-        if found.paging is None:
+        if found.offloading is None:
             break
         assert found.fits
         assert found.total_bytes <= whole - layers * size < found.total_bytes + size
-        assert list(found.paging.layers) == sorted(set(found.paging.layers))
-        counts.append(len(found.paging.layers))
+        assert list(found.offloading.layers) == sorted(set(found.offloading.layers))
+        counts.append(len(found.offloading.layers))
     assert counts[0] > 2  # two slots would hold two layers
     assert counts == sorted(counts)
     assert max(counts) == LAYERS
@@ -104,16 +104,16 @@ def test_as_few_layers_as_possible_are_paged(path: Path) -> None:
 
 
 @NATIVE
-def test_paged_layers_are_spread_evenly(path: Path) -> None:
-    found = planned(path, limit=planned(path).total_bytes - 2 * layer_size(path)).paging
+def test_offloaded_layers_are_spread_evenly(path: Path) -> None:
+    found = planned(path, limit=planned(path).total_bytes - 2 * layer_size(path)).offloading
     assert found is not None
     steps = {b - a for a, b in zip(found.layers, found.layers[1:], strict=False)}
     assert max(steps) - min(steps) <= 1
 
 
 @NATIVE
-def test_bytes_of_a_pass_are_those_of_the_paged_matrices(path: Path) -> None:
-    found = planned(path, limit=planned(path).total_bytes - 2 * layer_size(path)).paging
+def test_bytes_of_a_pass_are_those_of_the_offloaded_matrices(path: Path) -> None:
+    found = planned(path, limit=planned(path).total_bytes - 2 * layer_size(path)).offloading
     assert found is not None
     with GGUFFile.open(path) as file:
         sizes = [
@@ -130,21 +130,21 @@ def test_free_memory_is_left_to_other_programs(path: Path) -> None:
     whole = planned(path)
     available = int(whole.total_bytes / 0.9) - layer_size(path)
     found = planned(path, available=available)
-    assert found.paging is not None
+    assert found.offloading is not None
     assert found.total_bytes <= 0.8 * usable(available)
 
 
 @NATIVE
-def test_a_shorter_context_is_chosen_before_layers_are_paged(path: Path) -> None:
+def test_a_shorter_context_is_chosen_before_layers_are_offloaded(path: Path) -> None:
     short = planned(path, 512)
     found = planned(path, 0, limit=short.total_bytes)
-    assert (found.context, found.paging) == (512, None)
+    assert (found.context, found.offloading) == (512, None)
     found = planned(path, 0, limit=short.total_bytes - 1)
-    assert found.paging is not None
+    assert found.offloading is not None
     assert found.context >= 512
     found = planned(path, 0, limit=planned(path, 512, limit=1).least_bytes)
-    assert found.paging is not None
-    assert (found.context, len(found.paging.layers)) == (512, LAYERS)
+    assert found.offloading is not None
+    assert (found.context, len(found.offloading.layers)) == (512, LAYERS)
 
 
 def test_a_limit_that_holds_no_layer_is_refused(path: Path) -> None:
@@ -162,29 +162,31 @@ def test_a_limit_that_holds_no_layer_is_refused(path: Path) -> None:
 @NATIVE
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.usefixtures("little_scratch")
-def test_a_paged_model_gives_the_same_bits(path: Path, backend: str) -> None:
+def test_a_offloaded_model_gives_the_same_bits(path: Path, backend: str) -> None:
     whole = load(path, backend=backend, context=CONTEXT)
     whole_bytes = whole.plan.total_bytes
-    if backend == "reference":  # it decodes what fits: paging begins below the packed size
+    if backend == "reference":  # it decodes what fits: offloading begins below the packed size
         whole_bytes = load(
             path, backend=backend, context=CONTEXT, memory_bytes=whole_bytes // 2
         ).plan.total_bytes
     limit = whole_bytes - 3 * layer_size(path)
     told: list[MemoryPlan] = []
-    paged = load(path, backend=backend, context=CONTEXT, memory_bytes=limit, planned=told.append)
-    assert told == [paged.plan]
-    assert paged.plan.total_bytes <= limit
-    assert paged.plan.paging is not None
-    assert [one.reason for one in paged.slow][-1] is SlowReason.PAGED
+    offloaded = load(
+        path, backend=backend, context=CONTEXT, memory_bytes=limit, planned=told.append
+    )
+    assert told == [offloaded.plan]
+    assert offloaded.plan.total_bytes <= limit
+    assert offloaded.plan.offloading is not None
+    assert [one.reason for one in offloaded.slow][-1] is SlowReason.OFFLOADED
     if backend == "cpu":
-        assert torch.equal(logits(paged), logits(whole))
+        assert torch.equal(logits(offloaded), logits(whole))
     else:  # in memory it is decoded, once: another order of sums
-        assert near(logits(paged), logits(whole))
+        assert near(logits(offloaded), logits(whole))
 
 
 @NATIVE
 @pytest.mark.usefixtures("little_scratch")
-def test_a_paged_model_whose_kernel_is_wrong_runs_on_the_reference(
+def test_a_offloaded_model_whose_kernel_is_wrong_runs_on_the_reference(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = load(path, context=CONTEXT)
@@ -196,44 +198,44 @@ def test_a_paged_model_whose_kernel_is_wrong_runs_on_the_reference(
 
     monkeypatch.setitem(cpu.KERNELS, ("linear", "Q4_0"), wrong)
     limit = whole.plan.total_bytes - 2 * layer_size(path)
-    paged = load(path, context=CONTEXT, memory_bytes=limit)
-    assert paged.plan.total_bytes <= limit
-    reasons = {one.reason for one in paged.slow}
-    assert reasons >= {SlowReason.WRONG_KERNEL, SlowReason.PAGED}
+    offloaded = load(path, context=CONTEXT, memory_bytes=limit)
+    assert offloaded.plan.total_bytes <= limit
+    reasons = {one.reason for one in offloaded.slow}
+    assert reasons >= {SlowReason.WRONG_KERNEL, SlowReason.OFFLOADED}
     assert "the kernel of linear on Q4_0 is wrong" in caplog.text
-    assert near(logits(paged), logits(load(path, backend="reference", context=CONTEXT)))
+    assert near(logits(offloaded), logits(load(path, backend="reference", context=CONTEXT)))
 
 
 @NATIVE
-def test_the_engine_answers_with_paged_layers(bench: Bench, path: Path) -> None:
+def test_the_engine_answers_with_offloaded_layers(bench: Bench, path: Path) -> None:
     bench.send(1, Load(path, CONTEXT))
     whole = bench.until(ModelLoaded, Failed)[-1]
     assert isinstance(whole, ModelLoaded)
-    assert (whole.paged_layers, whole.paged_bytes) == (0, 0)
+    assert (whole.offloaded_layers, whole.offloaded_bytes) == (0, 0)
     wanted = answer_text(bench.generate(2, "hello", max_tokens=8))
     limit = planned(path, cache=CacheType.F16).total_bytes - 3 * layer_size(path)
     bench.send(3, Load(path, CONTEXT, memory_bytes=limit))
-    paged = bench.until(ModelLoaded, Failed)[-1]
-    assert isinstance(paged, ModelLoaded), paged
-    assert 2 < paged.paged_layers < LAYERS
-    assert paged.paged_bytes > 0
-    assert paged.memory_bytes <= limit
+    offloaded = bench.until(ModelLoaded, Failed)[-1]
+    assert isinstance(offloaded, ModelLoaded), offloaded
+    assert 2 < offloaded.offloaded_layers < LAYERS
+    assert offloaded.offloaded_bytes > 0
+    assert offloaded.memory_bytes <= limit
     events = bench.generate(4, "hello", max_tokens=8)
     assert isinstance(events[-1], Finished)
     assert answer_text(events) == wanted
 
 
-@NATIVE  # the reference needs more memory to decode than paging saves of this small model
+@NATIVE  # the reference needs more memory to decode than offloading saves of this small model
 def test_inspecting_tells_what_is_read_for_a_token(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = inspect_model(path, CONTEXT)
-    assert (whole.layers, whole.paged_layers, whole.fits) == (LAYERS, 0, True)
+    assert (whole.layers, whole.offloaded_layers, whole.fits) == (LAYERS, 0, True)
     monkeypatch.setattr(
         placement, "available_memory", lambda: int(whole.memory_bytes / 0.9) - 5_000_000
     )
     found = inspect_model(path, CONTEXT)
-    assert 2 < found.paged_layers <= LAYERS
+    assert 2 < found.offloaded_layers <= LAYERS
     assert found.fits
     assert not found.problem
-    assert found.paged_bytes > 0
+    assert found.offloaded_bytes > 0

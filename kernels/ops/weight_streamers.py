@@ -1,4 +1,4 @@
-"""Pagers: what reads weights that are not in memory when a program needs them."""
+"""Streamers: what reads weights that are not in memory when a program needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 
-class Pager(Protocol):
+class WeightStreamer(Protocol):
     """Weights of layers that are read into a few slots of memory when they are needed."""
 
     @property
@@ -23,7 +23,7 @@ class Pager(Protocol):
         ...
 
 
-class ExpertPager(Protocol):
+class ExpertStreamer(Protocol):
     """Experts of mixtures that are read into a cache of them when tokens have chosen them."""
 
     @property

@@ -13,15 +13,15 @@ import architecture_files
 import tiny
 from architecture_files import Skeleton
 from engine import Failed, Load, ModelLoaded
-from engine.cli.client import paging_words
+from engine.cli.client import offloading_words
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import LoadedModel, load
-from engine.loading.memory import MemoryPlan, Paging
-from engine.loading.paging import ExpertBytes, expert_bytes, layer_bytes, with_paging
+from engine.loading.memory import MemoryPlan, Offloading
+from engine.loading.offloading import ExpertBytes, expert_bytes, layer_bytes, with_offloading
 from engine.loading.placement import place, predict
 from engine.loading.preflight import identify
 from engine.messages import CacheType, SlowReason
-from engine.models.expert_pager import ExpertPager
+from engine.models.expert_streamer import ExpertStreamer
 from engine_bench import Bench, answer_text
 from kernels.backends import BACKENDS
 
@@ -83,12 +83,12 @@ def planned(
         return predict(*operands, available=free, limit=limit)[0]
 
 
-def paging_of(path: Path, *, limit: int) -> Paging:
+def offloading_of(path: Path, *, limit: int) -> Offloading:
     found = planned(path, limit=limit)
     assert found.fits
     assert found.total_bytes <= limit
-    assert found.paging is not None
-    return found.paging
+    assert found.offloading is not None
+    return found.offloading
 
 
 def sizes(path: Path) -> ExpertBytes:
@@ -115,23 +115,23 @@ def test_experts_are_what_the_file_has(path: Path) -> None:
 
 def test_a_mixture_has_as_many_experts_in_memory_as_fit(path: Path) -> None:
     whole, one = planned(path), sizes(path)
-    assert whole.paging is None
+    assert whole.offloading is None
     counts: list[int] = []
     for missing in (1, 8, 20, 40):
         limit = whole.total_bytes - missing * one.slot
         found = planned(path, limit=limit)
         assert found.fits
         assert found.total_bytes <= limit < found.total_bytes + one.slot
-        assert found.paging is not None
-        assert found.paging.layers == one.layers
-        counts.append(found.paging.expert_slots)
+        assert found.offloading is not None
+        assert found.offloading.layers == one.layers
+        counts.append(found.offloading.expert_slots)
     assert counts == sorted(counts, reverse=True)
     assert one.count > counts[0] > counts[-1] >= CHOSEN
 
 
 def test_a_token_reads_the_share_of_its_experts_that_is_not_in_memory(path: Path) -> None:
     one = sizes(path)
-    found = paging_of(path, limit=planned(path).total_bytes - 24 * one.slot)
+    found = offloading_of(path, limit=planned(path).total_bytes - 24 * one.slot)
     missing = one.count - found.expert_slots
     assert found.token_bytes == one.token * missing // one.count
     assert found.chunk_bytes == one.stored
@@ -140,11 +140,11 @@ def test_a_token_reads_the_share_of_its_experts_that_is_not_in_memory(path: Path
 
 def test_the_least_memory_is_that_of_a_token_in_one_layer(path: Path) -> None:
     least = planned(path, limit=1).least_bytes
-    assert paging_of(path, limit=least).expert_slots == CHOSEN
-    assert planned(path, limit=least - 1).paging is None
+    assert offloading_of(path, limit=least).expert_slots == CHOSEN
+    assert planned(path, limit=least - 1).offloading is None
 
 
-def test_layers_are_paged_where_they_take_less_than_the_rest_of_a_mixture(path: Path) -> None:
+def test_layers_are_offloaded_where_they_take_less_than_the_rest_of_a_mixture(path: Path) -> None:
     with GGUFFile.open(path) as file:
         layers = layer_bytes(file, place(LAYERS), {})
     found = sizes(path)
@@ -152,22 +152,22 @@ def test_layers_are_paged_where_they_take_less_than_the_rest_of_a_mixture(path: 
     whole = planned(path).total_bytes
     limit = whole - 2 * layers[0][0]
 
-    def made(paging: Paging) -> MemoryPlan:
-        total = whole + paging.held_bytes - paging.saved_bytes
-        return MemoryPlan(total, 0, 0, total, 10**10, CONTEXT, CONTEXT, (), limit, paging)
+    def made(offloading: Offloading) -> MemoryPlan:
+        total = whole + offloading.held_bytes - offloading.saved_bytes
+        return MemoryPlan(total, 0, 0, total, 10**10, CONTEXT, CONTEXT, (), limit, offloading)
 
-    by_layer, by_expert = with_paging(small, layers, made), with_paging(found, layers, made)
+    by_layer, by_expert = with_offloading(small, layers, made), with_offloading(found, layers, made)
     assert by_layer is not None
-    assert by_layer.paging is not None
+    assert by_layer.offloading is not None
     assert by_expert is not None
-    assert by_expert.paging is not None
-    assert (by_layer.paging.expert_slots, by_expert.paging.expert_slots > 0) == (0, True)
+    assert by_expert.offloading is not None
+    assert (by_layer.offloading.expert_slots, by_expert.offloading.expert_slots > 0) == (0, True)
 
 
 def test_free_memory_is_left_to_other_programs(path: Path) -> None:
     whole, one = planned(path), sizes(path)
     found = planned(path, free=int(whole.total_bytes / 0.9) - one.slot)
-    assert found.paging is not None
+    assert found.offloading is not None
     assert found.total_bytes <= 0.8 * whole.total_bytes
 
 
@@ -176,29 +176,29 @@ def test_a_mixture_larger_than_its_memory_gives_the_same_bits(path: Path) -> Non
     wanted, one = logits(whole), sizes(path)
     limit = whole.plan.total_bytes - 30 * one.slot
     told: list[MemoryPlan] = []
-    paged = load(path, context=CONTEXT, backend="cpu", memory_bytes=limit, planned=told.append)
-    assert told == [paged.plan]
-    assert paged.plan.total_bytes <= limit
-    paging, pager = paged.plan.paging, paged.decoder.pager
-    assert paging is not None
-    assert isinstance(pager, ExpertPager)
-    assert paged.slow[-1].reason is SlowReason.PAGED
-    assert paged.slow[-1].part == f"experts of {LAYERS} layers"
-    assert torch.equal(logits(paged), wanted)
-    before = pager.read_bytes
-    paged.new_session().step(3)
-    assert pager.read_bytes - before <= one.token
+    offloaded = load(path, context=CONTEXT, backend="cpu", memory_bytes=limit, planned=told.append)
+    assert told == [offloaded.plan]
+    assert offloaded.plan.total_bytes <= limit
+    offloading, streamer = offloaded.plan.offloading, offloaded.decoder.streamer
+    assert offloading is not None
+    assert isinstance(streamer, ExpertStreamer)
+    assert offloaded.slow[-1].reason is SlowReason.OFFLOADED
+    assert offloaded.slow[-1].part == f"experts of {LAYERS} layers"
+    assert torch.equal(logits(offloaded), wanted)
+    before = streamer.read_bytes
+    offloaded.new_session().step(3)
+    assert streamer.read_bytes - before <= one.token
 
 
-def test_the_engine_answers_with_paged_experts(bench: Bench, path: Path) -> None:
+def test_the_engine_answers_with_offloaded_experts(bench: Bench, path: Path) -> None:
     bench.send(1, Load(path, CONTEXT))
     assert isinstance(bench.until(ModelLoaded, Failed)[-1], ModelLoaded)
     wanted = answer_text(bench.generate(2, "hello", max_tokens=8))
     limit = planned(path).total_bytes - 30 * sizes(path).slot
     bench.send(3, Load(path, CONTEXT, memory_bytes=limit))
-    paged = bench.until(ModelLoaded, Failed)[-1]
-    assert isinstance(paged, ModelLoaded), paged
-    assert paged.paged_layers == LAYERS
-    assert f"of {LAYERS} layers the experts that are used" in paging_words(paged)
-    assert 0 < paged.paged_bytes < sizes(path).token
+    offloaded = bench.until(ModelLoaded, Failed)[-1]
+    assert isinstance(offloaded, ModelLoaded), offloaded
+    assert offloaded.offloaded_layers == LAYERS
+    assert f"of {LAYERS} layers the experts that are used" in offloading_words(offloaded)
+    assert 0 < offloaded.offloaded_bytes < sizes(path).token
     assert answer_text(bench.generate(4, "hello", max_tokens=8)) == wanted

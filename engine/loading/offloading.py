@@ -1,11 +1,11 @@
-"""Paging plan: which weights of a model larger than the memory stay in its file.
+"""Offloading plan: which weights of a model larger than the memory stay in its file.
 
-Of a mixture these are the experts, see `ExpertPager`: what the others leave of the memory is a
+Of a mixture these are the experts, see `ExpertStreamer`: what the others leave of the memory is a
 cache of experts. Where that is not enough, and of other models, they are whole layers, which are
-read for every pass, see `LayerPager`. As few layers as possible are paged, spread evenly between
+read for every pass, see `LayerStreamer`. As few layers as possible are, spread evenly between
 those in memory, which are computed while the next one is read.
 
-Only weights in the host's memory are paged: for a GPU that is too small, place fewer layers on it.
+Only weights in the host's memory are: for a GPU that is too small, place fewer layers on it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.gguf.reader import GGUFFile, TensorInfo
-from engine.loading.memory import HOST, DeviceMemory, MemoryPlan, Paging, usable
+from engine.loading.memory import HOST, DeviceMemory, MemoryPlan, Offloading, usable
 from engine.machine.direct_file import read_speed
-from engine.models.layer_pager import SLOTS
+from engine.models.layer_streamer import SLOTS
 from engine.models.slot_reader import PIECE_BYTES, WORKERS, slot_size
 from engine.models.weights import Storages, backend_of, layer_of
 from kernels.backend.backend import Backend
 from kernels.backend.placement import Placement
 from kernels.weights.weight import Storage
 
-PAGED_CONTEXT = 4_096  # tokens, unless asked for: the KV cache takes memory that layers need
+OFFLOADED_CONTEXT = 4_096  # tokens, unless asked for: the KV cache takes memory that layers need
 _FUSED = 3  # matrices in one tensor at most: queries, keys and values
 _EXPERTS = re.compile(r"blk\.\d{1,6}\.ffn_\w+_exps\.weight")  # matrices of all experts of a layer
 _FUSED_EXPERTS = "ffn_gate_up_exps"  # two matrices of each expert
@@ -42,7 +42,7 @@ def device_of(backend: Backend) -> str:
 def layer_bytes(
     file: GGUFFile, placement: Placement, storage: Storages
 ) -> dict[int, tuple[int, int]]:
-    """The layers that can be paged: bytes of their matrices in memory, and in the file.
+    """The layers that can be offloaded: bytes of their matrices in memory, and in the file.
 
     They are those of one backend, the first that uses the host's memory.
     """
@@ -74,12 +74,12 @@ def _pieces(backend: Backend, info: TensorInfo, kept: Storage) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ExpertBytes:
-    """Sizes of the experts that can be paged: those of the host's first backend."""
+    """Sizes of the experts that can be offloaded: those of the host's first backend."""
 
     layers: tuple[int, ...]
     count: int  # experts of all layers
     slot: int  # memory of the largest one
-    saved: int  # memory that all take where they are not paged
+    saved: int  # memory that all take where they are not offloaded
     stored: int  # bytes of all in the file
     chosen: int  # of a layer for each token
     token: int  # bytes in the file of those that a token uses
@@ -115,64 +115,64 @@ def expert_bytes(
     return ExpertBytes(layers, sum(counts.values()), slot, saved, stored, chosen, token)
 
 
-def with_paging(
+def with_offloading(
     experts: ExpertBytes | None,
     layers: Mapping[int, tuple[int, int]],
-    planned: Callable[[Paging], MemoryPlan],
+    planned: Callable[[Offloading], MemoryPlan],
 ) -> MemoryPlan | None:
-    """The plan with paged experts or, where that does not fit, layers; None: neither saves memory.
+    """The plan with offloaded experts or, if too large, layers; None: neither saves memory.
 
     If nothing fits it is the one that takes least. `experts` and `layers` are the results of
-    `expert_bytes` and `layer_bytes`; `planned` makes the plan with some paging.
+    `expert_bytes` and `layer_bytes`; `planned` makes the plan with some offloading.
     """
-    by_expert = None if experts is None else _with_paged_experts(experts, planned)
+    by_expert = None if experts is None else _with_offloaded_experts(experts, planned)
     if by_expert is not None and by_expert.fits:
         return by_expert
-    found = [one for one in (_with_paged_layers(layers, planned), by_expert) if one is not None]
+    found = [one for one in (_with_offloaded_layers(layers, planned), by_expert) if one is not None]
     return min(found, key=lambda one: (not one.fits, one.total_bytes), default=None)
 
 
-def _with_paged_layers(
-    layers: Mapping[int, tuple[int, int]], planned: Callable[[Paging], MemoryPlan]
+def _with_offloaded_layers(
+    layers: Mapping[int, tuple[int, int]], planned: Callable[[Offloading], MemoryPlan]
 ) -> MemoryPlan | None:
-    """The plan with as few paged layers as fit, or with all; None: paging saves no memory."""
+    """The plan with as few offloaded layers as fit, or with all; None: that saves no memory."""
     if len(layers) <= SLOTS:
         return None
-    least = planned(_paging(layers, list(layers)))
+    least = planned(_offloading(layers, list(layers)))
     if not least.fits:
         return least
     host = least.devices[0] if least.devices else least
     most = _most(host)
     for count in range(SLOTS + 1, len(layers)):
         numbers = list(layers)
-        paged = [numbers[at * len(layers) // count] for at in range(count)]
-        kept = sum(layers[layer][0] for layer in layers if layer not in paged)
+        offloaded = [numbers[at * len(layers) // count] for at in range(count)]
+        kept = sum(layers[layer][0] for layer in layers if layer not in offloaded)
         if host.total_bytes + kept <= most:
-            found = planned(_paging(layers, paged))
+            found = planned(_offloading(layers, offloaded))
             if found.fits and found.context >= least.context:
                 return found
     return least
 
 
-def _with_paged_experts(
-    experts: ExpertBytes, planned: Callable[[Paging], MemoryPlan]
+def _with_offloaded_experts(
+    experts: ExpertBytes, planned: Callable[[Offloading], MemoryPlan]
 ) -> MemoryPlan | None:
     """The plan with as many experts in memory as fit, at least those of a token in one layer.
 
-    None: paging saves no memory.
+    None: offloading saves no memory.
     """
     if experts.chosen >= experts.count:
         return None
-    least = planned(_paged_experts(experts, experts.chosen))
+    least = planned(_offloaded_experts(experts, experts.chosen))
     if not least.fits:
         return least
     host = least.devices[0] if least.devices else least
     more = max(_most(host) - host.total_bytes, 0) // experts.slot
-    return planned(_paged_experts(experts, min(experts.chosen + more, experts.count)))
+    return planned(_offloaded_experts(experts, min(experts.chosen + more, experts.count)))
 
 
-def _paged_experts(experts: ExpertBytes, slots: int) -> Paging:
-    return Paging(
+def _offloaded_experts(experts: ExpertBytes, slots: int) -> Offloading:
+    return Offloading(
         layers=experts.layers,
         slot_bytes=experts.slot,
         held_bytes=slots * experts.slot + _buffer_bytes(experts.slot),
@@ -189,28 +189,28 @@ def _buffer_bytes(slot: int) -> int:
 
 
 def _most(host: MemoryPlan | DeviceMemory) -> int:
-    """The most that a plan with paging may take of the host's memory; `host` takes the least."""
+    """The most that a plan with offloading may take of the host; `host` takes the least."""
     most = usable(host.available_bytes, host.limit_bytes)
     return most if host.limit_bytes else max(int(most * _SHARE), host.total_bytes)
 
 
-def timed(paging: Paging, file: Path, loops: int) -> Paging:
+def timed(offloading: Offloading, file: Path, loops: int) -> Offloading:
     """With the disk's speed, which the first call for a disk measures, and what all loops read."""
     return replace(
-        paging,
-        token_bytes=paging.token_bytes * loops,
-        chunk_bytes=paging.chunk_bytes * loops,
+        offloading,
+        token_bytes=offloading.token_bytes * loops,
+        chunk_bytes=offloading.chunk_bytes * loops,
         disk_speed=read_speed(file),
     )
 
 
-def _paging(layers: Mapping[int, tuple[int, int]], paged: list[int]) -> Paging:
-    slot = max(layers[layer][0] for layer in paged)
-    return Paging(
-        layers=tuple(paged),
+def _offloading(layers: Mapping[int, tuple[int, int]], offloaded: list[int]) -> Offloading:
+    slot = max(layers[layer][0] for layer in offloaded)
+    return Offloading(
+        layers=tuple(offloaded),
         slot_bytes=slot,
         held_bytes=SLOTS * slot + _buffer_bytes(slot),
-        saved_bytes=sum(layers[layer][0] for layer in paged),
-        token_bytes=sum(layers[layer][1] for layer in paged),
-        chunk_bytes=sum(layers[layer][1] for layer in paged),
+        saved_bytes=sum(layers[layer][0] for layer in offloaded),
+        token_bytes=sum(layers[layer][1] for layer in offloaded),
+        chunk_bytes=sum(layers[layer][1] for layer in offloaded),
     )
