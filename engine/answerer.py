@@ -39,7 +39,7 @@ from engine.messages import (
 )
 from engine.messages.reasoning_markers import resolved_thinking
 from engine.speculative.draft_model import DraftModel
-from engine.speculative.drafters import maker
+from engine.speculative.draft_registry import maker
 from engine.state.disk.disk_tier import DiskTier
 
 log = logging.getLogger(__name__)

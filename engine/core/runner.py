@@ -19,7 +19,7 @@ from engine.models.forward import Result, forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
-from kernels.backend import stages
+from kernels.backend import pipeline
 from kernels.backend.backend import HOST, Backend
 from kernels.backend.placement import Placement
 from kernels.devices import is_device_error
@@ -95,18 +95,18 @@ class Runner:
     @property
     def is_recorded(self) -> bool:
         """Whether a backend lowered the program; otherwise it is interpreted, op by op."""
-        return stages.is_lowered(self.recorded(NO_ADAPTERS))
+        return pipeline.is_lowered(self.recorded(NO_ADAPTERS))
 
     def prepare(self) -> None:
         """Compile and capture the decode step without adapters, where its device does that."""
         recorded = self.recorded(NO_ADAPTERS)
-        if isinstance(recorded, stages.Preparable):
+        if isinstance(recorded, pipeline.Preparable):
             with torch.inference_mode():
                 recorded.prepare()
 
     def has_equal_bits(self, stack: Stack = NO_ADAPTERS) -> bool:
         """Whether a token gets the same bits in any batch."""
-        return stages.has_equal_bits(self.recorded(stack))
+        return pipeline.has_equal_bits(self.recorded(stack))
 
     def new_pool(self, budget_bytes: int = 1 << 62) -> PagePool:
         """A pool of KV pages for this model: each group in the memory of its layers' backend."""
@@ -120,7 +120,7 @@ class Runner:
             if self._recorder is not None and not self.model.refused:
                 found = self._recorder(program)
             else:
-                found = stages.record(
+                found = pipeline.record(
                     program,
                     self.model.placement,
                     self.model.refused,

@@ -21,7 +21,7 @@ from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.pages import PagePool
 from engine.state.sequence import Sequence
-from kernels.backend import stages
+from kernels.backend import pipeline
 from kernels.backend.backend import Backend
 from kernels.backend.selfcheck import MOST_ERROR, KernelChecker
 from kernels.programs.interpreter import Interpreter
@@ -40,7 +40,7 @@ class Faults:
     """Kernels that failed the check for a model on this machine: (backend, op, format) to error."""
 
     errors: Mapping[tuple[str, str, str], float]  # normalized squared; infinite: bits differ
-    not_lowered: tuple[str, ...] = ()  # of the checked layers, see `stages.not_lowered`
+    not_lowered: tuple[str, ...] = ()  # of the checked layers, see `pipeline.not_lowered`
 
     @property
     def weights(self) -> tuple[tuple[str, str], ...]:
@@ -101,7 +101,7 @@ def find_faults(
         return Interpreter(stage, backend.ops.watched(checkers[backend.name]))
 
     with torch.inference_mode():
-        interpreted = stages.recorded_stages(program, placement, watched)
+        interpreted = pipeline.recorded_stages(program, placement, watched)
         expected = _run(interpreted, pool, tokens, checkpoint)
         errors = {
             (backend, *kernel): error
@@ -110,9 +110,9 @@ def find_faults(
         }
         not_lowered: tuple[str, ...] = ()
         if not errors:  # otherwise this model is interpreted
-            lowered = stages.record(program, placement)
-            not_lowered = stages.not_lowered(lowered)
-            if stages.is_lowered(lowered):
+            lowered = pipeline.record(program, placement)
+            not_lowered = pipeline.not_lowered(lowered)
+            if pipeline.is_lowered(lowered):
                 found = _run(lowered, pool, tokens, checkpoint)
                 if not _same(found, expected, exactly=lowered.exact):
                     lowering = [one.name for one in placement.backends if one.records_programs()]

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.adapters.delta import Part
 from engine.models.parts import Norm, Projection
 from kernels.ops import Activation
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.ops.routing import Routing
 from kernels.weights.weight import Weight
 
@@ -68,7 +68,7 @@ class ExpertMatrices:
     weights: tuple[Weight, ...]  # E of [N, D]
     bias: Tensor | None = None  # [E, N] f32
     scale: Tensor | None = None  # [E] f32, of the product before the bias
-    rotation: Rotation | None = None  # of the input, as of a `Projection`
+    rotation: HadamardRotation | None = None  # of the input, as of a `Projection`
     part: Part | None = None  # the rows of each expert's matrix, where the tensor holds others too
 
     @property

@@ -13,10 +13,7 @@ from functools import partial
 from engine.adapters.delta import Part
 from engine.adapters.stack import EMBEDDING, NO_ADAPTERS, Stack
 from engine.models.expert_streamer import ExpertStreamer
-from engine.models.forward_mixers import mixer
-from engine.models.forward_mlp import feed_forward
-from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
-from engine.models.forward_streams import (
+from engine.models.forward_altup import (
     corrected,
     divided,
     layer_input,
@@ -25,6 +22,9 @@ from engine.models.forward_streams import (
     side_path,
     united,
 )
+from engine.models.forward_mixers import mixer
+from engine.models.forward_mlp import feed_forward
+from engine.models.forward_parts import NORMED, STREAM, SUBLAYER_OUT, Deltas, norm, products
 from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
@@ -62,7 +62,7 @@ def forward_program(
         decoder.embedding,
         STREAM,
         decoder.embedding_scale,
-        change[0] if (change := _deltas(placement.embedding, stack, EMBEDDING)) else None,
+        found[0] if (found := _deltas(placement.embedding, stack, EMBEDDING)) else None,
         decoder.positions,
         decoder.types,
         decoder.separator,
@@ -75,8 +75,8 @@ def forward_program(
         body.append(norm(decoder.embedding_norm, STREAM, STREAM))
     if decoder.layer_inputs is not None:
         body += layer_inputs(decoder.layer_inputs, partial(_deltas, placement.embedding, stack))
-    if decoder.streams is not None:
-        body += divided(decoder.streams, partial(_deltas, placement.embedding, stack))
+    if decoder.altup is not None:
+        body += divided(decoder.altup, partial(_deltas, placement.embedding, stack))
     layers: list[int] = []
     first = decoder.first_states
     before = placement.embedding
@@ -94,8 +94,8 @@ def forward_program(
         if block.output_scale != 1.0:
             body.append(ops.Scale(STREAM, block.output_scale))
         before = backend
-    if decoder.streams is not None:
-        body += united(decoder.streams, partial(_deltas, before, stack))
+    if decoder.altup is not None:
+        body += united(decoder.altup, partial(_deltas, before, stack))
     if isinstance(streamer, LayerStreamer) and offloaded:
         body.append(ops.StreamWeights(streamer, -1, tuple(offloaded)))
     result_name, head = _head(decoder, result, partial(_deltas, placement.head, stack))
@@ -156,26 +156,26 @@ def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     """The instructions of a block; `layer` is the index of its first state in the KVLayout."""
     made: list[Instruction] = []
     source = STREAM
-    if block.streams is not None:
-        made += predicted(block.streams, deltas)
+    if block.altup is not None:
+        made += predicted(block.altup, deltas)
     if block.attention is not None:
         source, before = _input(block.attention_norm, STREAM)
         made += before
-        made += mixer(block.attention, layer, source, CHANGE, deltas)
+        made += mixer(block.attention, layer, source, SUBLAYER_OUT, deltas)
         made += _added(block.after_attention, block.residual_scale)
         made += _summed(block.attention_sum_norm)
-    if block.streams is not None:
-        made += side_path(block.streams, deltas)
+    if block.altup is not None:
+        made += side_path(block.altup, deltas)
     if block.mlp is not None:
         source, between = _input(block.mlp_norm, source)  # without a norm: that of attention
         made += between
-        made += feed_forward(block.mlp, STREAM, source, CHANGE, deltas)
+        made += feed_forward(block.mlp, STREAM, source, SUBLAYER_OUT, deltas)
         made += _added(block.after_mlp, block.residual_scale)
         made += _summed(block.mlp_sum_norm)
-    if block.streams is not None:
-        made += corrected(block.streams, block.layer_input, deltas)
+    if block.altup is not None:
+        made += corrected(block.altup, block.layer_input, deltas)
     elif block.layer_input is not None:
-        made += [*layer_input(block.layer_input, deltas), ops.Add(STREAM, CHANGE)]
+        made += [*layer_input(block.layer_input, deltas), ops.Add(STREAM, SUBLAYER_OUT)]
     return made
 
 
@@ -193,8 +193,8 @@ def _input(one: Norm | None, otherwise: str) -> tuple[str, list[Instruction]]:
 
 def _added(one: Norm | None, scale: float) -> list[Instruction]:
     """Add the output of attention or MLP to the residual stream, after its norm if there is one."""
-    add = ops.Add(STREAM, CHANGE, scale)
-    return [add] if one is None else [norm(one, CHANGE, CHANGE), add]
+    add = ops.Add(STREAM, SUBLAYER_OUT, scale)
+    return [add] if one is None else [norm(one, SUBLAYER_OUT, SUBLAYER_OUT), add]
 
 
 def _summed(one: Norm | None) -> list[Instruction]:

@@ -154,7 +154,7 @@ def _latent_attention(
         made.append(products(small, ((one.query, query), (one.query_rope, query_rope)), deltas))
     made += [
         norm_of(one.latent_norm, latent, latent),
-        ops.HeadLinear(query, one.absorb, absorbed, changes=deltas(one.names[0], None)),
+        ops.HeadLinear(query, one.absorb, absorbed, deltas=deltas(one.names[0], None)),
         ops.Join((query_rope, absorbed), joined, heads),
         ops.Join((key_rope, latent), key),
     ]

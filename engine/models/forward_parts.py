@@ -9,8 +9,8 @@ from engine.models.parts import Convolution, Norm, Projection
 from kernels import ops
 from kernels.ops import LoraDelta
 
-# Buffer names. CHANGE holds an output of attention or MLP before it is added to the stream.
-STREAM, NORMED, CHANGE = "stream", "normed", "change"
+# Buffer names. SUBLAYER_OUT holds an output of attention or MLP before it is added to the stream.
+STREAM, NORMED, SUBLAYER_OUT = "stream", "normed", "sublayer out"
 # LoRA delta of a tensor, or of the rows of a fused one; None if no adapter changes it.
 # The LoRA deltas of a tensor or a part of it: one; one of each expert or head; or none.
 Deltas = Callable[[str, Part | None], tuple[LoraDelta, ...]]
@@ -34,7 +34,7 @@ def convolution(one: Convolution, x: str, layer: int) -> ops.ShortConv:
 def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -> ops.Linear:
     """Products of one buffer, each with its LoRA delta, scale and bias."""
     found = (deltas(one.name, one.part) for one, _ in outs)
-    changes = tuple(some[0] if some else None for some in found)
+    lora = tuple(some[0] if some else None for some in found)
     biases = tuple(one.bias for one, _ in outs)
     scales = tuple(one.scale for one, _ in outs)
     rotations = tuple(one.rotation for one, _ in outs)
@@ -42,7 +42,7 @@ def products(x: str, outs: tuple[tuple[Projection, str], ...], deltas: Deltas) -
         x,
         weights=tuple(projection.weight for projection, _ in outs),
         outs=tuple(out for _, out in outs),
-        changes=changes if any(changes) else (),
+        deltas=lora if any(lora) else (),
         biases=biases if any(bias is not None for bias in biases) else (),
         scales=scales if any(scale != 1.0 for scale in scales) else (),
         rotations=rotations if any(rotations) else (),

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from engine.adapters.delta import BaseModel
+from engine.models.altup import AltUp, AltUpLayer
 from engine.models.expert_streamer import ExpertStreamer
 from engine.models.feed_forward import FeedForward
 from engine.models.layer_streamer import LayerStreamer
 from engine.models.mixers import Attention, LatentAttention, Mixer, ParallelMixers
 from engine.models.parts import HeadNorms, Norm, Projection
-from engine.models.streams import Streams, StreamUpdate
 from kernels.backend.backend import ENCODER_OPS
 from kernels.backend.placement import Placement
 from kernels.ops import Activation, RowTable
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.states.layer_state import ConvState, LayerState, RecurrentState, SharedState
 from kernels.weights.weight import Weight
 
@@ -84,7 +84,7 @@ class Block:
     mlp_sum_norm: Norm | None = None
     layer_input: LayerInput | None = None
     output_scale: float = 1.0  # of the stream after the block
-    streams: StreamUpdate | None = None  # of a decoder with several
+    altup: AltUpLayer | None = None  # of a decoder with several
 
     @property
     def weights(self) -> int:
@@ -102,8 +102,8 @@ class Block:
         """Every linear layer of the block."""
         parts = () if self.layer_input is None else (self.layer_input.gate, self.layer_input.output)
         mixer = () if self.attention is None else self.attention.projections
-        streams = () if self.streams is None else self.streams.projections
-        return (*mixer, *(() if self.mlp is None else self.mlp.projections), *parts, *streams)
+        altup = () if self.altup is None else self.altup.projections
+        return (*mixer, *(() if self.mlp is None else self.mlp.projections), *parts, *altup)
 
     @property
     def states(self) -> tuple[LayerState, ...]:
@@ -142,14 +142,14 @@ class Decoder:
     base: BaseModel  # the shapes adapters must match
     placement: Placement  # of its weights and KV cache
     embedding_scale: float = 1.0
-    embedding_rotation: Rotation | None = None  # of the rows of the embedding
+    embedding_rotation: HadamardRotation | None = None  # of the rows of the embedding
     logit_cap: float = 0.0  # 0: none
     positions: Weight | None = None  # [context, D], learned position embeddings
     types: Weight | None = None  # [n, D], embeddings of token types; see `kernels.ops.Embed`
     separator: int = -1  # the token between two texts, with `types`
     embedding_norm: Norm | None = None
     layer_inputs: LayerInputs | None = None  # of the `Block.layer_input` of its blocks
-    streams: Streams | None = None  # more than one residual stream
+    altup: AltUp | None = None  # more than one residual stream
     dense: tuple[Projection, ...] = ()  # of embeddings, after the norm and one after the other
     ranking: Ranking | None = None  # of a model that scores documents and does not continue texts
     # By backend, the ops that failed their check; "record": the program.

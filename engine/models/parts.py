@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.adapters.delta import Part
 from kernels.ops import Activation
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.states.layer_state import ConvState
 from kernels.weights.weight import Weight
 
@@ -44,7 +44,9 @@ class Projection:
     bias: Tensor | None = None  # [N] f32
     part: Part | None = None  # the rows of a fused tensor that this layer uses
     scale: float = 1.0  # of the product, before bias and LoRA
-    rotation: Rotation | None = None  # of the input, where the rows of the matrix are rotated
+    rotation: HadamardRotation | None = (
+        None  # of the input, where the rows of the matrix are rotated
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile, TensorInfo
 from engine.models.expert_streamer import ExpertStreamer
 from engine.models.file_table import FileTable
+from engine.models.hadamard import read_rotations
 from engine.models.layer_streamer import LayerStreamer
-from engine.models.rotations import read_rotations
 from kernels import backends
 from kernels.backend.backend import Backend
 from kernels.backend.placement import Placement
 from kernels.ops import RowTable
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.weights.formats import by_name
 from kernels.weights.weight import Storage, Weight
 
@@ -192,7 +192,7 @@ class Weights:
         layers = range(first, count)
         self.ignore(*(name for name in self._file.tensors if layer_of(name) in layers))
 
-    def rotation(self, name: str, beside: str = "") -> Rotation | None:
+    def rotation(self, name: str, beside: str = "") -> HadamardRotation | None:
         """The rotation of the inputs of a matrix, on its device or that of the tensor `beside`."""
         if name not in self._rotations.names:
             return None

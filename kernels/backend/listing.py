@@ -18,8 +18,8 @@ from typing import Any
 from torch import Tensor
 
 from kernels.backend.backend import Backend
+from kernels.backend.pipeline import split
 from kernels.backend.placement import Placement
-from kernels.backend.stages import split
 from kernels.ops import Embed, Experts, Instruction
 from kernels.programs.program import Program
 from kernels.weights.weight import Weight
@@ -68,7 +68,7 @@ class _Section:
 def placed_text(
     program: Program, placement: Placement, refused: Mapping[str, Collection[str]]
 ) -> str:
-    """A program as text, each stage with the form its backend lowers it to; see `stages.record`."""
+    """A program as text, each stage with the form its backend lowers it to; see `pipeline.record`."""
     backends = {one.name: one for one in placement.backends}
     stages = split(program, placement.embedding.name)
     texts: list[str] = []

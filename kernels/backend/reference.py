@@ -18,12 +18,12 @@ from kernels.ops.attend import attention, attention_bytes, full_attention, rope
 from kernels.ops.embed import embed
 from kernels.ops.experts import route
 from kernels.ops.gate import gated
+from kernels.ops.hadamard_rotation import hadamard
 from kernels.ops.in_place import InPlace, defined, op_name
 from kernels.ops.linear import PIECE, linear
 from kernels.ops.mix_streams import mix_streams
 from kernels.ops.norm import layer_norm, rms_norm
 from kernels.ops.recurrence import recurrence
-from kernels.ops.rotation import hadamard
 from kernels.ops.short_conv import short_conv
 from kernels.ops.table import Kernel
 from kernels.weights.formats import FORMATS, Format, by_name

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from kernels.backend.backend import Backend
 from kernels.backend.listing import bytes_read, instruction_line
+from kernels.backend.pipeline import split
 from kernels.backend.placement import Placement
-from kernels.backend.stages import split
 from kernels.ops import Instruction, Segment
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.program import Program, Recorded

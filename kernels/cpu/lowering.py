@@ -48,7 +48,7 @@ from kernels.ops import (
     ShortConv,
     StreamWeights,
 )
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.ops.routing import Routing
 from kernels.programs.not_lowerable import refuse
 from kernels.states.layer_state import LayerShape
@@ -74,8 +74,8 @@ class Lowering(Operations):
             case Norm():
                 self._norm(one, then)
             case Linear():
-                changes = [change for change in one.changes if change is not None]
-                factors = (half for change in changes for half in (change.down, change.up))
+                deltas = [delta for delta in one.deltas if delta is not None]
+                factors = (half for delta in deltas for half in (delta.down, delta.up))
                 refuse_unpacked(one, (*one.weights, *factors))
                 return self._linear(one, then)
             case Attend():
@@ -115,17 +115,17 @@ class Lowering(Operations):
         return isinstance(one, Norm) or (isinstance(one, Linear) and self.quantized[0] != one.x)
 
     def _embed(self, one: Embed) -> None:
-        change = () if one.change is None else (one.change.down, one.change.up)
-        refuse_unpacked(one, (one.table, one.positions, one.types, *change))
+        delta = () if one.delta is None else (one.delta.down, one.delta.up)
+        refuse_unpacked(one, (one.table, one.positions, one.types, *delta))
         if one.rotation is not None:  # which comes before the other terms
             added = one.positions is not None or one.types is not None
             refuse(one, {"with a rotation and other embeddings": added})
             _refuse_heads(one, one.rotation)
-            plain = replace(one, scale=1.0, change=None, rotation=None)
+            plain = replace(one, scale=1.0, delta=None, rotation=None)
             self._embed(plain)
             rotate(self, one.rotation, one.out, one.out, back=True)
-            if one.change is not None:
-                added = self._embed_lora(one.table.columns, one.change)
+            if one.delta is not None:
+                added = self._embed_lora(one.table.columns, one.delta)
                 self.add(
                     OpKind.ADD,
                     x=self.number(one.out),
@@ -136,7 +136,7 @@ class Lowering(Operations):
             if one.scale != 1.0:
                 self.add_named(Scale(one.out, one.scale))
             return
-        added = -1 if one.change is None else self._embed_lora(one.table.columns, one.change)
+        added = -1 if one.delta is None else self._embed_lora(one.table.columns, one.delta)
         op = self.add(
             OpKind.EMBED,
             x=added,
@@ -150,17 +150,17 @@ class Lowering(Operations):
         op.types, op.separator = one.types is not None, one.separator
         self.invalidate(one.out)
 
-    def _embed_lora(self, width: int, change: LoraDelta) -> int:
+    def _embed_lora(self, width: int, delta: LoraDelta) -> int:
         """Emit the LoRA term of an embedding; returns the number of its buffer."""
-        rank = change.down.columns
-        middle, added = f"rank {rank}", "embed change"
+        rank = delta.down.columns
+        middle, added = f"rank {rank}", "embed delta"
         self.number(middle, rank)
         self.number(added, width)
         op = self.add(OpKind.EMBED, out=self.number(middle), scale=1.0, width=rank)
-        self._set_weight(op, 0, change.down)
-        scales = self.pointer(change.scales)
+        self._set_weight(op, 0, delta.down)
+        scales = self.pointer(delta.scales)
         self.add(OpKind.SCALE_CHANNELS, x=self.number(middle), width=rank, weight=scales)
-        self._products(Linear(middle, (change.up,), (added,)))
+        self._products(Linear(middle, (delta.up,), (added,)))
         return self.number(added)
 
     def _add_rows(self, one: AddRows) -> None:
@@ -204,7 +204,7 @@ class Lowering(Operations):
                 self._linear(part, None, plain_x)
             return 1
         self._quantize(one)
-        plain = not any(one.changes) and not one.scales  # else the biases come after these
+        plain = not any(one.deltas) and not one.scales  # else the biases come after these
         alone = len(one.weights) == 1
         if plain and isinstance(then, Gate) and _can_fuse_gate(one, then):
             self._products(one, activation=activation_of(then, then.activation))
@@ -221,9 +221,9 @@ class Lowering(Operations):
             width = self.widths[out]
             weight = self.pointer(torch.full((width,), scale))
             self.add(OpKind.SCALE_CHANNELS, x=self.number(out), width=width, weight=weight)
-        for out, change in zip(one.outs, one.changes, strict=False):
-            if change is not None:
-                self._add_lora(plain_x or one.x, out, change)
+        for out, delta in zip(one.outs, one.deltas, strict=False):
+            if delta is not None:
+                self._add_lora(plain_x or one.x, out, delta)
         for out, bias in zip(one.outs, one.biases, strict=False):
             if bias is not None:
                 vector = self.pointer(bias)
@@ -232,7 +232,7 @@ class Lowering(Operations):
 
     def _linear_rotated(self, one: Linear, then: Instruction | None) -> int:
         """Rotate x and emit the products of it, for each of the rotations."""
-        parts: dict[Rotation | None, list[int]] = {}
+        parts: dict[HadamardRotation | None, list[int]] = {}
         for at, rotation in enumerate(one.rotations):
             parts.setdefault(rotation, []).append(at)
         used = 1
@@ -243,7 +243,7 @@ class Lowering(Operations):
             used = self._linear(replace(some, x=x), then if len(parts) == 1 else None, one.x)
         return used
 
-    def _rotate(self, x: str, rotation: Rotation) -> str:
+    def _rotate(self, x: str, rotation: HadamardRotation) -> str:
         """Emit a rotation of x; returns the name of its buffer."""
         out = f"rotated {self.widths[x]}"
         self.number(out, self.widths[x])
@@ -286,16 +286,16 @@ class Lowering(Operations):
             for at, bias in enumerate(one.biases[start : start + MAX_WEIGHTS]):
                 op.biases[at] = self.pointer(bias)
 
-    def _add_lora(self, x: str, out: str, change: LoraDelta) -> None:
+    def _add_lora(self, x: str, out: str, delta: LoraDelta) -> None:
         """Add the LoRA term (x down^T * scales) up^T to a product that was computed before."""
-        rank = change.down.shape[0]
-        middle, added = f"rank {rank}", f"{out} change"
+        rank = delta.down.shape[0]
+        middle, added = f"rank {rank}", f"{out} delta"
         self.number(middle, rank)
         self.number(added, self.widths[out])
-        self._products(Linear(x, (change.down,), (middle,)))
-        scales = self.pointer(change.scales)
+        self._products(Linear(x, (delta.down,), (middle,)))
+        scales = self.pointer(delta.scales)
         self.add(OpKind.SCALE_CHANNELS, x=self.number(middle), width=rank, weight=scales)
-        self._products(Linear(middle, (change.up,), (added,)), add_to=self.number(out))
+        self._products(Linear(middle, (delta.up,), (added,)), add_to=self.number(out))
 
     def _attend(self, one: Attend) -> None:
         limited = one.cap or one.sinks is not None or not (one.k and one.v)
@@ -482,7 +482,7 @@ class Lowering(Operations):
         op.weights[at] = weights.native(weight)
 
 
-def _refuse_heads(one: Embed | Experts, rotation: Rotation | None) -> None:
+def _refuse_heads(one: Embed | Experts, rotation: HadamardRotation | None) -> None:
     """Raise NotLowerable for a rotation that cannot be computed in place: it reorders heads."""
     reorders = rotation is not None and rotation.heads != (1, 1)
     refuse(one, {"with a rotation that reorders heads": reorders})
@@ -510,7 +510,7 @@ def _part_of(one: Linear, part: Sequence[int]) -> Linear:
         one.x,
         tuple(one.weights[at] for at in part),
         tuple(one.outs[at] for at in part),
-        tuple(one.changes[at] for at in part) if one.changes else (),
+        tuple(one.deltas[at] for at in part) if one.deltas else (),
         tuple(one.biases[at] for at in part) if one.biases else (),
         tuple(one.scales[at] for at in part) if one.scales else (),
     )

@@ -15,7 +15,7 @@ from kernels.ops import (
     Recurrence,
     ShortConv,
 )
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.programs.not_lowerable import refuse
 from kernels.states.kv_pages import StateLayer
 from kernels.states.layer_state import RecurrentState
@@ -52,7 +52,7 @@ def head_linear(to: Operations, one: HeadLinear) -> None:
     """Copy the columns of every head to rows of its own, multiply them as those of experts."""
     refuse_unpacked(one, one.weights)
     groups = set(map(weight_group, one.weights))
-    refuse(one, {"with LoRA": bool(one.changes), "of several formats": len(groups) > 1})
+    refuse(one, {"with LoRA": bool(one.deltas), "of several formats": len(groups) > 1})
     heads, (rows, columns) = len(one.weights), one.weights[0].shape
     groups = to.number(f"head groups {heads}", 2 * heads + 2)
     some = to.number(f"head rows {heads * columns}", heads * columns)
@@ -98,7 +98,7 @@ def change_streams(to: Operations, one: MixStreams | AddToStreams) -> None:
 
 
 def rotate(
-    to: Operations, one: Rotation, x: str, out: str, *, chosen: int = 0, back: bool = False
+    to: Operations, one: HadamardRotation, x: str, out: str, *, chosen: int = 0, back: bool = False
 ) -> None:
     """Emit a rotation of rows of `x`, so many for each token if `chosen`."""
     to.add(

@@ -28,10 +28,10 @@ def dense(weight: Weight) -> Tensor:
 class Terms:
     """LoRA terms of up to three products of one x, with their factors in two arrays."""
 
-    def __init__(self, changes: Sequence[LoraDelta], tokens: int, device: torch.device) -> None:
-        self._ups = [dense(one.up).contiguous() for one in changes]
-        downs = torch.cat([dense(one.down) for one in changes])  # [ranks, D]
-        self._scales = torch.cat([one.scales for one in changes])
+    def __init__(self, deltas: Sequence[LoraDelta], tokens: int, device: torch.device) -> None:
+        self._ups = [dense(one.up).contiguous() for one in deltas]
+        downs = torch.cat([dense(one.down) for one in deltas])  # [ranks, D]
+        self._scales = torch.cat([one.scales for one in deltas])
         self._tokens = tokens
         kind = Weight(downs, by_name("F32"), tuple(downs.shape))
         self._down: Operand = weights.operand(kind)

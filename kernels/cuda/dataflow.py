@@ -40,7 +40,7 @@ def uses(name: str, then: Sequence[Instruction]) -> Uses:
     for one in then:
         if isinstance(one, Linear) and one.x == name:
             reading = [weights.reads_floats(weight.format) for weight in one.weights]
-            floats |= any(reading) or any(one.changes)
+            floats |= any(reading) or any(one.deltas)
             codes |= not all(reading)
         elif isinstance(one, Experts) and one.x == name:
             reading = [weights.reads_floats(one.gates[0].format)]

@@ -101,13 +101,13 @@ class Lowering:
         refuse(one, lacking)
         _refuse_stored(one, one.table, *(() if one.positions is None else (one.positions,)))
         table, out, scale = self._operand(one.table), self.buffers[one.out], one.scale
-        tokens, change, positions = self.tokens, one.change, one.positions
-        if change is None:
+        tokens, delta, positions = self.tokens, one.delta, one.positions
+        if delta is None:
             launches.append(lambda: launch.embed(self.ids, table, out, scale))
         else:
             launches.append(lambda: launch.embed(self.ids, table, out))
-            down, up = adapters.dense(change.down), adapters.dense(change.up)
-            scales = change.scales
+            down, up = adapters.dense(delta.down), adapters.dense(delta.up)
+            scales = delta.scales
             launches.append(lambda: _embed_change(self.ids, down, up, scales, out, tokens, scale))
         if positions is not None:
             learned, rows = self._operand(positions), torch.zeros_like(out)
@@ -156,7 +156,7 @@ class Lowering:
         operands = [self._operand(weight) for weight in one.weights]
         biases = one.biases or (None,) * len(operands)
         scales = one.scales or (1.0,) * len(operands)
-        is_plain = not any(one.changes) and set(scales) == {1.0}
+        is_plain = not any(one.deltas) and set(scales) == {1.0}
         if self.is_wide:
             self._wide(one, operands, biases, launches)
             return 1
@@ -218,14 +218,14 @@ class Lowering:
     def _changes(self, one: Linear, launches: list[Launch]) -> None:
         """The LoRA terms of products, added to them."""
         changed: list[tuple[LoraDelta, Tensor]] = [
-            (change, self.buffers[name])
-            for change, name in zip(one.changes, one.outs, strict=False)
-            if change is not None
+            (delta, self.buffers[name])
+            for delta, name in zip(one.deltas, one.outs, strict=False)
+            if delta is not None
         ]
         x = self.buffers[one.x]
         for start in range(0, len(changed), 3):
             some = changed[start : start + 3]
-            terms = adapters.Terms([change for change, _ in some], self.tokens, self.device)
+            terms = adapters.Terms([delta for delta, _ in some], self.tokens, self.device)
             outs = [out for _, out in some]
             launches.append(lambda terms=terms, outs=outs: terms.add(x, outs))
 

@@ -87,7 +87,7 @@ class Lowering:
         buffers = self.buffers
         match one:
             case Embed():
-                parts = one.change, one.positions, one.types, one.rotation
+                parts = one.delta, one.positions, one.types, one.rotation
                 refuse(one, {"with more than a table": any(part is not None for part in parts)})
                 _refuse_stored(one, one.table)
                 table, out = self._operand(one.table), buffers[one.out]
@@ -118,7 +118,7 @@ class Lowering:
     def _linear(self, one: Linear, after: Instruction | None, launches: list[Launch]) -> int:
         lacking = {
             "with scales": bool(one.scales),
-            "with LoRA": any(one.changes),
+            "with LoRA": any(one.deltas),
             "with rotations": any(one.rotations),
             "with biases": any(bias is not None for bias in one.biases),
         }

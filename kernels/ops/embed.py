@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from kernels.ops.hadamard import transform_of
+from kernels.ops.hadamard_rotation import HadamardRotation, rotated_back
 from kernels.ops.linear import LoraDelta, lora_term
-from kernels.ops.rotation import Rotation, rotated_back
 from kernels.ops.running import Pass, Segment
 from kernels.ops.table import Table, dtype_name
 from kernels.weights.weight import Weight
@@ -28,20 +28,20 @@ class Embed:
     table: Weight  # [V, D]
     out: str
     scale: float = 1.0
-    change: LoraDelta | None = None
+    delta: LoraDelta | None = None
     positions: Weight | None = None  # [context, D]
     types: Weight | None = None  # [n, D]; with one row it is that of all tokens
     separator: int = -1  # a token id
-    rotation: Rotation | None = None
+    rotation: HadamardRotation | None = None
 
     def run(self, on: Pass) -> None:
         tokens, positions = on.rows_on(self.table.data.device)
         rows = checked_embed(on.ops, tokens, self.table)
         if self.rotation is not None:
             rows = rotated_back(rows, self.rotation, transform_of(on.ops))
-        if self.change is not None:
+        if self.delta is not None:
             rows = rows + lora_term(
-                on.ops, checked_embed(on.ops, tokens, self.change.down), self.change
+                on.ops, checked_embed(on.ops, tokens, self.delta.down), self.delta
             )
         if self.scale != 1.0:
             rows = rows * self.scale

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from kernels.ops.gate import Activation, checked_gated
 from kernels.ops.hadamard import transform_of
+from kernels.ops.hadamard_rotation import HadamardRotation, rotated
 from kernels.ops.linear import LoraDelta, checked_linear, lora_term
-from kernels.ops.rotation import Rotation, rotated
 from kernels.ops.routing import Gating, Routing
 from kernels.ops.running import Pass
 from kernels.ops.table import Table
@@ -47,9 +47,9 @@ class Experts:
     up_scale: Tensor | None = None  # f32 [E]
     down_scale: Tensor | None = None  # f32 [E]
     weighs_input: bool = False  # the share scales the input of an expert, not its output
-    gate_rotation: Rotation | None = None  # of x before gate(x)
-    up_rotation: Rotation | None = None
-    down_rotation: Rotation | None = None
+    gate_rotation: HadamardRotation | None = None  # of x before gate(x)
+    up_rotation: HadamardRotation | None = None
+    down_rotation: HadamardRotation | None = None
     gate_changes: tuple[LoraDelta, ...] = ()  # of x itself, one for each expert; empty: no LoRA
     up_changes: tuple[LoraDelta, ...] = ()
     down_changes: tuple[LoraDelta, ...] = ()
@@ -86,15 +86,15 @@ class Experts:
             weights: tuple[Weight, ...],
             scale: Tensor | None,
             bias: Tensor | None,
-            rotation: Rotation | None,
-            changes: tuple[LoraDelta, ...],
+            rotation: HadamardRotation | None,
+            deltas: tuple[LoraDelta, ...],
         ) -> Tensor:
             read = x if rotation is None else rotated(x, rotation, transform_of(ops))
             y = checked_linear(ops, read, weights[number])
             y = y if scale is None else y * scale[number]
-            if changes:
-                change = changes[number]
-                y = y + lora_term(ops, checked_linear(ops, x, change.down), change)
+            if deltas:
+                delta = deltas[number]
+                y = y + lora_term(ops, checked_linear(ops, x, delta.down), delta)
             return y if bias is None else y + bias[number]
 
         gates = self.gate_scale, self.gate_bias, self.gate_rotation, self.gate_changes

@@ -23,14 +23,14 @@ class HeadLinear:
     weights: tuple[Weight, ...]  # H of [N, columns]
     out: str  # [T, H*N]
     start: int = 0
-    changes: tuple[LoraDelta, ...] = ()  # one for each head; empty: no LoRA
+    deltas: tuple[LoraDelta, ...] = ()  # one for each head; empty: no LoRA
 
     def run(self, on: Pass) -> None:
         heads = on.buffers[self.x].unflatten(1, (len(self.weights), -1))
         end = self.start + self.weights[0].columns
         some = heads[..., self.start : end].transpose(0, 1).contiguous()  # [H, T, columns]
         products = list(map(partial(checked_linear, on.ops), some, self.weights))
-        for head, change in enumerate(self.changes):
-            low = checked_linear(on.ops, some[head], change.down)
-            products[head] = products[head] + lora_term(on.ops, low, change)
+        for head, delta in enumerate(self.deltas):
+            low = checked_linear(on.ops, some[head], delta.down)
+            products[head] = products[head] + lora_term(on.ops, low, delta)
         on.set(self.out, torch.cat(products, 1))

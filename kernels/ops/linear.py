@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernels.ops.hadamard import transform_of
-from kernels.ops.rotation import Rotation, rotated
+from kernels.ops.hadamard_rotation import HadamardRotation, rotated
 from kernels.ops.running import Pass
 from kernels.ops.table import Table, dtype_name
 from kernels.weights.weight import Weight
@@ -37,27 +37,27 @@ class Linear:
     x: str
     weights: tuple[Weight, ...]  # [N, width of x] each
     outs: tuple[str, ...]
-    changes: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
+    deltas: tuple[LoraDelta | None, ...] = ()  # one for each of `outs`; empty: no LoRA
     biases: tuple[Tensor | None, ...] = ()  # f32 [N] each, added last; empty: no bias
     scales: tuple[float, ...] = ()  # of the products, before LoRA and bias; empty: 1 each
-    rotations: tuple[Rotation | None, ...] = ()  # of x, one for each of `outs`; empty: none
+    rotations: tuple[HadamardRotation | None, ...] = ()  # of x, one for each of `outs`; empty: none
 
     def run(self, on: Pass) -> None:
         x = on.buffers[self.x]
-        changes = self.changes or (None,) * len(self.outs)
+        deltas = self.deltas or (None,) * len(self.outs)
         biases = self.biases or (None,) * len(self.outs)
         scales = self.scales or (1.0,) * len(self.outs)
         rotations = self.rotations or (None,) * len(self.outs)
-        products = zip(self.weights, self.outs, changes, biases, scales, rotations, strict=True)
-        inputs: dict[Rotation | None, Tensor] = {None: x}
-        for weight, out, change, bias, scale, rotation in products:
+        products = zip(self.weights, self.outs, deltas, biases, scales, rotations, strict=True)
+        inputs: dict[HadamardRotation | None, Tensor] = {None: x}
+        for weight, out, delta, bias, scale, rotation in products:
             if rotation is not None and rotation not in inputs:
                 inputs[rotation] = rotated(x, rotation, transform_of(on.ops))
             y = checked_linear(on.ops, inputs[rotation], weight)
             if scale != 1.0:
                 y = y * scale
-            if change is not None:
-                y = y + lora_term(on.ops, checked_linear(on.ops, x, change.down), change)
+            if delta is not None:
+                y = y + lora_term(on.ops, checked_linear(on.ops, x, delta.down), delta)
             on.set(out, y if bias is None else y + bias)
 
 
@@ -74,9 +74,9 @@ def checked_linear(ops: Table, x: Tensor, weight: Weight) -> Tensor:
     return ops.find("linear", weight.format.name)(x, weight)
 
 
-def lora_term(ops: Table, low: Tensor, change: LoraDelta) -> Tensor:
+def lora_term(ops: Table, low: Tensor, delta: LoraDelta) -> Tensor:
     """The LoRA term of rows [T, R] that were multiplied by the first factor."""
-    return checked_linear(ops, low * change.scales, change.up)
+    return checked_linear(ops, low * delta.scales, delta.up)
 
 
 def linear(x: Tensor, weight: Weight) -> Tensor:

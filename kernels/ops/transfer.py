@@ -11,7 +11,7 @@ from kernels.ops.running import Pass
 class Transfer:
     """x, and with it the program, moves to another backend; no other buffer is read after it.
 
-    `kernels.backend.stages` splits a program here and copies x to the device of the backend.
+    `kernels.backend.pipeline` splits a program here and copies x to the device of the backend.
     """
 
     x: str

@@ -37,8 +37,8 @@ from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, DraftKind, Finished, Role, Sampling, Turn
 from engine.sampling import Sampler
 from engine.speculative.draft_model import DraftModel
+from engine.speculative.draft_registry import maker
 from engine.speculative.drafter import Drafter
-from engine.speculative.drafters import maker
 from engine.speculative.lookup import LookupDrafter
 from engine.speculative.vocabulary import VocabularyMap
 from llama_server import ask, serving

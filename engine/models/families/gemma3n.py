@@ -13,6 +13,7 @@ import torch
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
+from engine.models.altup import AltUp, AltUpLayer
 from engine.models.builder import decoder, gated_mlp, norm, projection
 from engine.models.config import (
     Config,
@@ -31,7 +32,6 @@ from engine.models.families.gemma4 import (
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Projection
 from engine.models.rope import rope, rope_frequencies
-from engine.models.streams import Streams, StreamUpdate
 from engine.models.weights import Weights
 from kernels.ops import Activation
 
@@ -83,17 +83,17 @@ def build(file: GGUFFile, weights: Weights, context: int) -> Decoder:
                 after_attention=norm(weights, config, f"{block}.post_attention_norm", D),
                 after_mlp=norm(weights, config, f"{block}.post_ffw_norm", D),
                 layer_input=layer_input(weights, config, index, inputs),
-                streams=_stream_update(weights, config, index, count),
+                altup=_altup_layer(weights, config, index, count),
             )
         )
     cap = file.number(f"{name}.final_logit_softcapping", 30.0, minimum=0.0, maximum=1e6)
     made = decoder(weights, config, tuple(blocks), embedding_scale=D**0.5, logit_cap=cap)
-    streams = Streams(
+    altup = AltUp(
         inputs=_matrices(weights, "altup_proj", count - 1, D),
         outputs=_matrices(weights, "altup_unembd_proj", count - 1, D),
         epsilon=_LEAST_SQUARE,
     )
-    return replace(with_layer_inputs(made, inputs), streams=streams)
+    return replace(with_layer_inputs(made, inputs), altup=altup)
 
 
 def _stream_count(file: GGUFFile, name: str) -> int:
@@ -125,14 +125,14 @@ def _deviations(file: GGUFFile, config: Config) -> list[float | None]:
     return [one if one > -math.inf else None for one in made[:layers]]
 
 
-def _stream_update(weights: Weights, config: Config, index: int, count: int) -> StreamUpdate:
+def _altup_layer(weights: Weights, config: Config, index: int, count: int) -> AltUpLayer:
     """AltUp and the side path of block `index`."""
     name, D = f"blk.{index}", config.width
     rank = weights.rows(f"{name}.laurel_l.weight") or 1
     routed = norm(weights, config, f"{name}.altup_router_norm", D)
     router = projection(weights, f"{name}.altup_router", count, D)
     correct = projection(weights, f"{name}.altup_correct_coef", count, count)
-    return StreamUpdate(
+    return AltUpLayer(
         # The router reads a D-th of the normed stream, and so do adapters of the router.
         norm=replace(routed, weight=routed.weight / D),
         router=router,

@@ -26,7 +26,7 @@ from engine.frontend.repetition import (
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import LoadedModel
-from engine.speculative.drafters import maker
+from engine.speculative.draft_registry import maker
 
 PROSE = b"x"
 PROMPT = [9, 8, 7, 6, 5]

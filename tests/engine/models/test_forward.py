@@ -137,7 +137,7 @@ def test_a_program_lists_its_layers_and_buffer_widths(decoder: Decoder) -> None:
     assert [one.layer for one in attending] == list(range(len(decoder.blocks)))
     assert recorded.widths[recorded.hidden] == decoder.embedding.columns
     assert recorded.widths[recorded.logits] == decoder.head.weight.shape[0]
-    assert not [one for one in recorded.body if isinstance(one, Linear) and one.changes]
+    assert not [one for one in recorded.body if isinstance(one, Linear) and one.deltas]
 
 
 def test_a_pass_cancelled_between_layers_changes_nothing(decoder: Decoder) -> None:

@@ -95,8 +95,8 @@ def test_layers_share_keys_and_are_sparse_as_the_file_says(tmp_path: Path) -> No
     assert shared == [None, None, None, None, 2, 3]
     assert deviations(path) == [1.5, 1.0, None, None, None, None]
     assert decoder.logit_cap == 30.0
-    assert decoder.streams is not None
-    assert decoder.streams.count == STREAMS
+    assert decoder.altup is not None
+    assert decoder.altup.count == STREAMS
 
 
 def test_without_these_keys_the_values_of_the_released_models_count(tmp_path: Path) -> None:

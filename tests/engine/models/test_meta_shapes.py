@@ -16,8 +16,8 @@ from engine.adapters.stack import NO_ADAPTERS
 from engine.core.runner import Rows
 from engine.messages import CacheType
 from engine.state.sequence import Sequence
+from kernels.backend.pipeline import PipelineProgram
 from kernels.backend.placement import Placement
-from kernels.backend.stages import StagedProgram
 from kernels.backend.torch_backend import torch_backend
 from placed import layers_of, open_placed
 
@@ -49,7 +49,7 @@ def test_a_batch_has_its_shapes(architecture: str, type: CacheType, tmp_path: Pa
     assert [tuple(one.shape) for one in steps] == [(1, width)] * 2
     assert {one.device.type for one in (*found, *steps)} == {"meta"}
     program = runner.recorded(NO_ADAPTERS)
-    assert isinstance(program, StagedProgram)
+    assert isinstance(program, PipelineProgram)
     ((_, stage),) = program.stages
     logits = stage.logits(torch.cat(steps))
     assert (tuple(logits.shape), logits.device.type) == ((2, vocabulary), "meta")

@@ -16,7 +16,7 @@ from engine.adapters.stack import Stack, load_adapter
 from engine.core.runner import Runner
 from engine.core.session import Session
 from engine.models.forward import forward_program
-from kernels.backend import stages
+from kernels.backend import pipeline
 from kernels.backend.placement import Placement
 from kernels.backend.torch_backend import torch_backend
 from kernels.backends import BACKENDS
@@ -99,7 +99,7 @@ def test_lowered_stages_equal_interpreted_ones_bit_for_bit(path: Path, text: str
     lowered = open_placed(path, placed)
     interpreted = Runner(
         lowered.runner.model,
-        recorder=lambda program: stages.recorded_stages(
+        recorder=lambda program: pipeline.recorded_stages(
             program, placed, lambda backend, stage: Interpreter(stage, backend.ops)
         ),
     )

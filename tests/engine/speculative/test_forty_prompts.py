@@ -17,7 +17,7 @@ from engine.frontend.template import prompt_ids
 from engine.loading.loader import LoadedModel, load
 from engine.messages import CacheType, Constraint, ConstraintKind, DraftKind, Role, Sampling, Turn
 from engine.speculative.draft_model import DraftModel
-from engine.speculative.drafters import maker
+from engine.speculative.draft_registry import maker
 from engine.speculative.vocabulary import VocabularyMap
 
 pytestmark = pytest.mark.slow

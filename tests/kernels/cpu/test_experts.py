@@ -13,7 +13,7 @@ import blocks
 from kernels.backends import BACKENDS
 from kernels.cpu import library, program, weights
 from kernels.ops import Activation, Embed, Experts, Linear, Norm, Segment
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.ops.routing import Gating, Routing
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.not_lowerable import NotLowerable
@@ -208,7 +208,7 @@ def test_parts_of_experts(
 @pytest.mark.parametrize("ungated", [False, True])
 def test_rotated_experts(format: str, ungated: bool, random: torch.Generator) -> None:
     signs = torch.randn(INNER, generator=random).sign()
-    outer, inner = Rotation(128, signs[:WIDTH], (2, 4)), Rotation(512, signs)
+    outer, inner = HadamardRotation(128, signs[:WIDTH], (2, 4)), HadamardRotation(512, signs)
     formats = format, format, format
     *before, last = mixture(formats, 6, 2, random).body
     assert isinstance(last, Experts)

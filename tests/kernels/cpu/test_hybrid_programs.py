@@ -46,7 +46,7 @@ from kernels.ops import (
     ShortConv,
     Xielu,
 )
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.not_lowerable import NotLowerable
 from kernels.programs.program import Program
@@ -229,8 +229,8 @@ class Parts:
     def rotated(self, name: str) -> list[Instruction]:
         """Matrices whose inputs are rotated, in one way or in several, as in Bonsai 2."""
         signs = self.values(HEADS * VALUE).sign()
-        one, other = Rotation(16, signs[:WIDTH]), Rotation(32, heads=(3, 2))
-        inner, wide = Rotation(32, signs), HEADS * VALUE
+        one, other = HadamardRotation(16, signs[:WIDTH]), HadamardRotation(32, heads=(3, 2))
+        inner, wide = HadamardRotation(32, signs), HEADS * VALUE
         outs = {"w": WIDTH, "b": WIDTH, "c": WIDTH}
         three = self.product("n", outs, WIDTH, name)
         gates = replace(
@@ -259,7 +259,7 @@ class Parts:
         made = self.program(self.rotated("Q8_0"), self.rotated("F32"))
         first, *others = made.body
         assert isinstance(first, Embed)
-        signs = Rotation(32, self.values(WIDTH).sign())
+        signs = HadamardRotation(32, self.values(WIDTH).sign())
         return replace(made, body=(replace(first, rotation=signs, scale=0.7), *others))
 
     def program(self, *blocks_: list[Instruction]) -> Program:
@@ -395,14 +395,14 @@ def test_adapters_apply_to_hybrids(name: str, count: int, random: torch.Generato
     def changed(one: Instruction) -> Instruction:
         if isinstance(one, Embed):
             low = parts.matrix(VOCABULARY, 8), parts.matrix(WIDTH, 8), torch.ones(8)
-            return replace(one, change=LoraDelta(*low))
+            return replace(one, delta=LoraDelta(*low))
         if not isinstance(one, Linear):
             return one
-        changes = tuple(
+        deltas = tuple(
             LoraDelta(parts.matrix(8, each.columns), parts.matrix(each.shape[0], 8), torch.ones(8))
             for each in one.weights
         )
-        return replace(one, changes=changes)
+        return replace(one, deltas=deltas)
 
     adapted = replace(made, body=tuple(map(changed, made.body)))
     found = [

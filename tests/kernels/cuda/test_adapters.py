@@ -24,15 +24,15 @@ def delta(rank: int, columns: int, rows: int, random: torch.Generator) -> LoraDe
 def test_terms_are_added(ranks: tuple[int, ...], random: torch.Generator) -> None:
     tokens, columns = 3, 40
     sizes = (70, 9, 64)[: len(ranks)]
-    changes = [delta(rank, columns, rows, random) for rank, rows in zip(ranks, sizes, strict=True)]
+    deltas = [delta(rank, columns, rows, random) for rank, rows in zip(ranks, sizes, strict=True)]
     x = torch.randn(4, columns, generator=random)
     outs = [torch.full((4, rows), math.nan) for rows in sizes]
     wanted = []
-    for one, out in zip(changes, outs, strict=True):
+    for one, out in zip(deltas, outs, strict=True):
         out[:tokens] = torch.randn(tokens, out.shape[1], generator=random)
         low = x[:tokens].double() @ one.down.data.double().T * one.scales
         wanted.append(out[:tokens] + low @ one.up.data.double().T)
-    Terms(changes, tokens, torch.device("cpu")).add(x, outs)
+    Terms(deltas, tokens, torch.device("cpu")).add(x, outs)
     for out, right in zip(outs, wanted, strict=True):
         assert torch.allclose(out[:tokens].double(), right, rtol=1e-5, atol=1e-5)
         assert out[tokens:].isnan().all()

@@ -1,4 +1,4 @@
-"""Rotation of activations: the transform by its matrix in float64, and what programs make of it."""
+"""HadamardRotation of activations: the transform by its matrix in float64, and what programs make of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from kernels.backends import BACKENDS
 from kernels.ops import Activation, Embed, Experts, Instruction, Linear, LoraDelta, Segment
-from kernels.ops.rotation import Rotation, hadamard, rotated, rotated_back
+from kernels.ops.hadamard_rotation import HadamardRotation, hadamard, rotated, rotated_back
 from kernels.ops.routing import Routing
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.not_lowerable import NotLowerable
@@ -32,7 +32,7 @@ def matrix(block: int) -> Tensor:
     return torch.tensor(entries, dtype=torch.float64) / block**0.5
 
 
-def defined(x: Tensor, one: Rotation) -> Tensor:
+def defined(x: Tensor, one: HadamardRotation) -> Tensor:
     """R x in f64: the other order of heads entry by entry, signs, blocks by the matrix."""
     first, second = one.heads
     width = x.shape[1] // (first * second)
@@ -77,7 +77,7 @@ def run(*instructions: Instruction, x: Tensor, **widths: int) -> Tensor:
 @pytest.mark.parametrize("block", [1, 2, 8, 32, 128, 1024])
 def test_the_transform_is_its_matrix(block: int, random: torch.Generator) -> None:
     x = torch.randn(3, 2 * block, generator=random)
-    close(hadamard(x, block), defined(x, Rotation(block)))
+    close(hadamard(x, block), defined(x, HadamardRotation(block)))
 
 
 @pytest.mark.parametrize("heads", [(1, 1), (3, 2), (2, 3)])
@@ -86,44 +86,42 @@ def test_a_rotation_orders_heads_then_signs_then_transforms(
     heads: tuple[int, int], signed: bool, random: torch.Generator
 ) -> None:
     x = torch.randn(T, D, generator=random)
-    one = Rotation(16, some_signs(D, random) if signed else None, heads)
+    one = HadamardRotation(16, some_signs(D, random) if signed else None, heads)
     found = rotated(x, one)
     close(found, defined(x, one))
     close(rotated_back(found, one), x.double())
 
 
 def test_a_product_reads_rotated_x_and_its_lora_term_x_itself(random: torch.Generator) -> None:
-    x, one = torch.randn(T, D, generator=random), Rotation(8, some_signs(D, random))
+    x, one = torch.randn(T, D, generator=random), HadamardRotation(8, some_signs(D, random))
     plain, turned = f32(F, D, random), f32(F, D, random)
-    change = LoraDelta(f32(2, D, random), f32(F, 2, random), torch.tensor([0.5, 2.0]))
-    instruction = Linear(
-        "x", (plain, turned), ("other", "y"), (None, change), rotations=(None, one)
-    )
-    low = x.double() @ rows(change.down).T * change.scales.double()
+    delta = LoraDelta(f32(2, D, random), f32(F, 2, random), torch.tensor([0.5, 2.0]))
+    instruction = Linear("x", (plain, turned), ("other", "y"), (None, delta), rotations=(None, one))
+    low = x.double() @ rows(delta.down).T * delta.scales.double()
     close(
         run(instruction, x=x, y=F, other=F),
-        defined(x, one) @ rows(turned).T + low @ rows(change.up).T,
+        defined(x, one) @ rows(turned).T + low @ rows(delta.up).T,
     )
     swapped = replace(instruction, outs=("y", "other"))
     close(run(swapped, x=x, y=F, other=F), x.double() @ rows(plain).T)
 
 
 def test_rows_of_a_table_are_rotated_back_before_the_lora_term(random: torch.Generator) -> None:
-    one = Rotation(16, some_signs(D, random))
+    one = HadamardRotation(16, some_signs(D, random))
     primal, table = torch.randn(T, D, generator=random), f32(T, D, random)
     table.data.copy_(defined(primal, one))
-    change = LoraDelta(f32(T, 2, random), f32(D, 2, random), torch.tensor([0.5, 2.0]))
-    low = rows(change.down) * change.scales.double()
-    embed = Embed(table, "x", 3.0, change, rotation=one)
+    delta = LoraDelta(f32(T, 2, random), f32(D, 2, random), torch.tensor([0.5, 2.0]))
+    low = rows(delta.down) * delta.scales.double()
+    embed = Embed(table, "x", 3.0, delta, rotation=one)
     body = replace(head(), body=(embed,))
     batch = [Segment(tuple(range(T)), 0, ())]
     found = Interpreter(body, BACKENDS["reference"].ops).hidden(batch)
-    close(found, (primal.double() + low @ rows(change.up).T) * 3)
+    close(found, (primal.double() + low @ rows(delta.up).T) * 3)
 
 
 def test_experts_read_rotated_inputs(random: torch.Generator) -> None:
     x, router = torch.randn(T, D, generator=random), f32(2, D, random)
-    of_x, inner = Rotation(8, some_signs(D, random)), Rotation(32)
+    of_x, inner = HadamardRotation(8, some_signs(D, random)), HadamardRotation(32)
     gates, ups = ([f32(F, D, random) for _ in range(2)] for _ in range(2))
     downs = [f32(D, F, random) for _ in range(2)]
     experts = Experts(
@@ -148,7 +146,7 @@ def test_no_gpu_lowers_what_is_rotated(backend: str, random: torch.Generator) ->
     if backend == "cuda":
         pytest.importorskip("triton", reason="its kernels are compiled by Triton")
     record = import_module(f"kernels.{backend}.program").record
-    one = Rotation(16)
+    one = HadamardRotation(16)
     linear = Linear("x", (f32(F, D, random),), ("y",), rotations=(one,))
     embed = Embed(f32(T, D, random), "y", rotation=one)
     for one, reason in ((linear, "Linear with rotations"), (embed, "Embed with")):

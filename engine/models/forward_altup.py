@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.models.forward_parts import CHANGE, NORMED, STREAM, Deltas, norm, products
+from engine.models.altup import AltUp, AltUpLayer
+from engine.models.forward_parts import NORMED, STREAM, SUBLAYER_OUT, Deltas, norm, products
 from engine.models.layers import LayerInput, LayerInputs
-from engine.models.streams import Streams, StreamUpdate
 from kernels import ops
 from kernels.ops import Instruction
 
@@ -26,18 +26,18 @@ def layer_inputs(one: LayerInputs, deltas: Deltas) -> list[Instruction]:
 
 
 def layer_input(one: LayerInput, deltas: Deltas) -> list[Instruction]:
-    """The term of a layer's own embedding, from the stream to `CHANGE`."""
+    """The term of a layer's own embedding, from the stream to `SUBLAYER_OUT`."""
     width = one.gate.weight.shape[0]
     return [
         ops.Columns(LAYER_INPUTS, one.layer * width, width, LAYER_INPUT),
         products(STREAM, ((one.gate, LAYER_GATE),), deltas),
         ops.Gate(LAYER_GATE, LAYER_INPUT, one.activation, LAYER_GATE),
-        products(LAYER_GATE, ((one.output, CHANGE),), deltas),
-        norm(one.norm, CHANGE, CHANGE),
+        products(LAYER_GATE, ((one.output, SUBLAYER_OUT),), deltas),
+        norm(one.norm, SUBLAYER_OUT, SUBLAYER_OUT),
     ]
 
 
-def divided(one: Streams, deltas: Deltas) -> list[Instruction]:
+def divided(one: AltUp, deltas: Deltas) -> list[Instruction]:
     """All streams, of the embedding in the first."""
     made: list[Instruction] = []
     names = [f"{OTHER} {at}" for at in range(1, one.count)]
@@ -47,20 +47,20 @@ def divided(one: Streams, deltas: Deltas) -> list[Instruction]:
     return [*made, ops.Join((STREAM, *names), STREAMS)]
 
 
-def united(one: Streams, deltas: Deltas) -> list[Instruction]:
+def united(one: AltUp, deltas: Deltas) -> list[Instruction]:
     """The mean of all streams, each scaled like the first."""
     width = one.outputs[0].weight.shape[0]
     made: list[Instruction] = [ops.Columns(STREAMS, 0, width, STREAM)]
     names = [f"{OTHER} {at}" for at in range(1, one.count)]
     for at, (projection, name) in enumerate(zip(one.outputs, names, strict=True), 1):
-        made.append(ops.Columns(STREAMS, at * width, width, CHANGE))
-        made.append(products(CHANGE, ((projection, name),), deltas))
+        made.append(ops.Columns(STREAMS, at * width, width, SUBLAYER_OUT))
+        made.append(products(SUBLAYER_OUT, ((projection, name),), deltas))
         made.append(ops.MatchMagnitude(name, STREAM, one.epsilon))
     made += [ops.Add(STREAM, name) for name in names]
     return [*made, ops.Scale(STREAM, 1 / one.count)]
 
 
-def predicted(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
+def predicted(one: AltUpLayer, deltas: Deltas) -> list[Instruction]:
     """Predict all streams by each other, and take the first."""
     width = one.scale.shape[0]
     return [
@@ -72,7 +72,7 @@ def predicted(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
     ]
 
 
-def side_path(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
+def side_path(one: AltUpLayer, deltas: Deltas) -> list[Instruction]:
     """Add the side path of attention, which has the same input, to the stream."""
     return [
         products(NORMED, ((one.low, LOW),), deltas),
@@ -84,14 +84,14 @@ def side_path(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
     ]
 
 
-def corrected(one: StreamUpdate, own: LayerInput | None, deltas: Deltas) -> list[Instruction]:
+def corrected(one: AltUpLayer, own: LayerInput | None, deltas: Deltas) -> list[Instruction]:
     """Correct all streams by what the layer changed, then all but the first by its own embedding."""
     width = one.scale.shape[0]
     made = [
         *_modalities(one, deltas),
         products(MODALITIES, ((one.correct, CORRECTIONS),), deltas),
-        ops.Columns(STREAMS, 0, width, CHANGE),
-        ops.Add(STREAM, CHANGE, -1.0),
+        ops.Columns(STREAMS, 0, width, SUBLAYER_OUT),
+        ops.Add(STREAM, SUBLAYER_OUT, -1.0),
         ops.AddToStreams(STREAMS, STREAM, CORRECTIONS),
     ]
     if own is None:
@@ -101,11 +101,11 @@ def corrected(one: StreamUpdate, own: LayerInput | None, deltas: Deltas) -> list
         ops.Columns(STREAMS, 0, width, STREAM),
         ops.ScaleChannels(STREAM, one.scale),
         *layer_input(own, deltas),
-        ops.AddToStreams(STREAMS, CHANGE, first=1),
+        ops.AddToStreams(STREAMS, SUBLAYER_OUT, first=1),
     ]
 
 
-def _modalities(one: StreamUpdate, deltas: Deltas) -> list[Instruction]:
+def _modalities(one: AltUpLayer, deltas: Deltas) -> list[Instruction]:
     """What the router sees in the first stream: S values from -1 to 1."""
     return [
         norm(one.norm, STREAM, ROUTED),

@@ -18,8 +18,8 @@ Transform = Callable[[Tensor, int], Tensor]  # of rows and the columns of a bloc
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rotation:
-    """Rotation of x, for a matrix of rotated rows: Hadamard transform of the blocks of x * signs.
+class HadamardRotation:
+    """HadamardRotation of x, for a matrix of rotated rows: Hadamard transform of the blocks of x * signs.
 
     With `heads` (A, B) the A*B heads of x are first reordered: x is
     read as [A, B, channels], and B comes first.
@@ -30,7 +30,7 @@ class Rotation:
     heads: tuple[int, int] = (1, 1)
 
 
-def rotated(x: Tensor, one: Rotation, transform: Transform | None = None) -> Tensor:
+def rotated(x: Tensor, one: HadamardRotation, transform: Transform | None = None) -> Tensor:
     """R x of rows x [T, D] f32: heads in their other order, then signs, then the transform.
 
     `transform` computes `hadamard`, which is taken without one.
@@ -40,7 +40,7 @@ def rotated(x: Tensor, one: Rotation, transform: Transform | None = None) -> Ten
     return (transform or hadamard)(x if one.signs is None else x * one.signs, one.block)
 
 
-def rotated_back(y: Tensor, one: Rotation, transform: Transform | None = None) -> Tensor:
+def rotated_back(y: Tensor, one: HadamardRotation, transform: Transform | None = None) -> Tensor:
     """The rows x [T, D] f32 of which y is R x: the transform is its own inverse."""
     x = (transform or hadamard)(y, one.block)
     x = x if one.signs is None else x * one.signs

@@ -1,7 +1,7 @@
 """Residual streams of Gemma 3n: alternating updates (AltUp) of several, and a low-rank side path.
 
 One stream runs through a layer. Before it, a router predicts all streams by each other; after it,
-all are corrected by what the layer changed. What they compute is in `engine.models.forward_streams`.
+all are corrected by what the layer changed. What they compute is in `engine.models.forward_altup`.
 S is the number of streams; the other shape letters are those of `engine.models.layers`.
 """
 
@@ -15,7 +15,7 @@ from engine.models.parts import Norm, Projection
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
+class AltUp:
     """The streams of a decoder: made of the embedding, and one again before the final norm."""
 
     inputs: tuple[Projection, ...]  # S - 1 of [D, D], of the embedding
@@ -29,7 +29,7 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamUpdate:
+class AltUpLayer:
     """What a layer does with the streams; the first one runs through attention and MLP."""
 
     norm: Norm  # of the router

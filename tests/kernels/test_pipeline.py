@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from kernels.backend.backend import Backend
+from kernels.backend.pipeline import PipelineProgram, record, recorded_stages, split
 from kernels.backend.placement import Placement
-from kernels.backend.stages import StagedProgram, record, recorded_stages, split
 from kernels.backend.torch_backend import torch_backend
 from kernels.backends import BACKENDS
 from kernels.cpu import library
@@ -106,7 +106,7 @@ def test_stages_give_the_bits_of_the_whole_program(crossings: tuple[str, ...], h
         backends.append(names[current])
     placement = Placement(ONE, tuple(backends), names[head or current])
     staged = record(program(*crossings, head=head), placement)
-    assert isinstance(staged, StagedProgram)
+    assert isinstance(staged, PipelineProgram)
     whole = Interpreter(program(), ONE.ops)
     several = [*batch(3, 0), *batch(10), *batch(3)]
     hidden = staged.hidden(several)

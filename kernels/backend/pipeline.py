@@ -99,19 +99,19 @@ def recorded_stages(
     if len(made) == 1 and made[0][0].device == HOST:
         return made[0][1]
     to = made[-1][0].device if keeps_logits else HOST
-    return StagedProgram(made, head_alone=not stages[-1][1].body, logits_on=to)
+    return PipelineProgram(made, head_alone=not stages[-1][1].body, logits_on=to)
 
 
 def is_lowered(recorded: Recorded) -> bool:
     """Whether a backend lowered a program, or at least one of its stages."""
-    if isinstance(recorded, StagedProgram):
+    if isinstance(recorded, PipelineProgram):
         return any(is_lowered(stage) for _, stage in recorded.stages)
     return not isinstance(recorded, Interpreter)
 
 
 def not_lowered(recorded: Recorded) -> tuple[str, ...]:
     """What the backends of a program, or of its stages, lack to lower it: "Attend with sinks"."""
-    if isinstance(recorded, StagedProgram):
+    if isinstance(recorded, PipelineProgram):
         found = (reason for _, stage in recorded.stages for reason in not_lowered(stage))
         return tuple(dict.fromkeys(found))
     return (recorded.reason,) if isinstance(recorded, Interpreter) and recorded.reason else ()
@@ -122,7 +122,7 @@ def has_equal_bits(recorded: Recorded) -> bool:
     return recorded.equal_bits
 
 
-class StagedProgram:
+class PipelineProgram:
     """A program in stages; see `Recorded`. Hidden states are on the device of the last layer."""
 
     def __init__(

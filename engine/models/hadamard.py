@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
-from kernels.ops.rotation import Rotation
+from kernels.ops.hadamard_rotation import HadamardRotation
 
 _PREFIX = "prism.hadamard."
 _KNOWN = (
@@ -36,14 +36,14 @@ class Rotations:
     block: int = 1
     signs: Mapping[int, Tensor] = field(default_factory=dict)  # by width; empty: without signs
     grouped: bool = False  # recurrent heads are in the order of their key heads where it matters
-    _made: dict[tuple[int, torch.device], Rotation] = field(default_factory=dict)
+    _made: dict[tuple[int, torch.device], HadamardRotation] = field(default_factory=dict)
 
-    def of_width(self, width: int, device: torch.device) -> Rotation:
+    def of_width(self, width: int, device: torch.device) -> HadamardRotation:
         """That of the inputs of matrices of so many columns."""
         key = width, device
         if key not in self._made:
             signs = self.signs[width].to(device) if self.signs else None
-            self._made[key] = Rotation(self.block, signs)
+            self._made[key] = HadamardRotation(self.block, signs)
         return self._made[key]
 
 
