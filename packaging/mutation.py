@@ -1,8 +1,8 @@
 """Mutation sampling: changes the product in small random ways and looks which test notices.
 
 Each change is made in a copy of the repository, where the nearest tests run: those that are named
-like the module, and those that import it, directly or through another module. A change that none of
-them notices wants a test, or a reason why it changes nothing.
+like the module, and those near it that speak most of what is changed. A change that none of them
+notices wants a test, or a reason why it changes nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -251,11 +252,13 @@ class Trial:
             for name in (*PACKAGES, "tests")
             for path in sorted((root / name).rglob("*.py"))
         }
+        self.words = {path: _words(path.read_text(encoding="utf-8")) for path in self.tests}
+        self.uses = Counter(word for words in self.words.values() for word in words)
         self._passes: dict[str, bool] = {}  # whether a test passes without a change
 
     def run(self, change: Change) -> Outcome:
         """Make a change, run the nearest tests until one fails, and take the change back."""
-        near = self.nearest(change.path)[:MOST_FILES]
+        near = self.nearest(change)[:MOST_FILES]
         if not near:
             return Outcome(change, "no tests")
         path = self.root / change.path
@@ -271,23 +274,32 @@ class Trial:
                 return Outcome(change, "timed out" if late else "killed", failed, ran)
         return Outcome(change, "survived", files=ran)
 
-    def nearest(self, path: str) -> list[Path]:
-        """The test files nearest to a module: by name, by import, by folder, by a second import."""
-        place = Path(path)
+    def nearest(self, change: Change) -> list[Path]:
+        """The nearest test files: by name, then those near it that speak most of what is changed.
+
+        Near are those that import the module, or what imports it, and those of its folder or, if
+        these are few, of the folder around it. Rare words count more, as in the search of texts.
+        """
+        place = Path(change.path)
         module = ".".join(place.with_suffix("").parts).removesuffix(".__init__")
         stem = place.parent.name if place.stem == "__init__" else place.stem
         named = {f"test_{stem}.py", f"test_{place.parent.name}_{stem}.py"}
         folder = self.root / "tests" / place.parent
         by_name = [one for one in self.tests if one.name in named and one.parent == folder]
-        users = [one for one, names in self.imports.items() if module in names]
-        direct = [one for one in self.tests if one in users]
+        users = {one for one, names in self.imports.items() if module in names}
         helpers = {_module(self.root, one) for one in users if one not in self.tests}
-        indirect = [one for one in self.tests if self.imports[one] & helpers]
-        while not folder.is_dir() and folder != self.root / "tests":
+        near = {one for one in self.tests if one in users or self.imports[one] & helpers}
+        while folder != self.root / "tests" and (not folder.is_dir() or len(near) < MOST_FILES):
+            near |= {one for one in self.tests if folder in one.parents}
             folder = folder.parent
-        beside = [one for one in self.tests if folder in one.parents]
-        ordered = [*by_name, *sorted(direct, key=_size), *beside, *sorted(indirect, key=_size)]
-        return list(dict.fromkeys(ordered))
+        around = _words(_around(self.root / change.path, change.line)) | _words(stem)
+
+        def relevance(test: Path) -> float:
+            words = self.words[test]
+            shared = sum(1 / self.uses[word] for word in around & words)
+            return (1.5 if test in users else 1.0) * shared / (len(words) + 1) ** 0.5
+
+        return list(dict.fromkeys([*by_name, *sorted(near, key=relevance, reverse=True)]))
 
     def _passes_unchanged(self, test: str) -> bool:
         """Whether a test, or a whole file, passes in time without a change."""
@@ -321,8 +333,23 @@ class Trial:
         return found[1] if found else f"{tests}::"
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size
+def _words(text: str) -> set[str]:
+    """The words of names and of prose, without the shortest."""
+    return {word.lower() for word in re.findall(r"[A-Za-z][a-z]{3,}|[A-Z]{4,}", text)}
+
+
+def _around(path: Path, line: int) -> str:
+    """The source of the innermost function or class that has a line, or of the whole file."""
+    source = path.read_text(encoding="utf-8")
+    holders = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if not holders:
+        return source
+    return ast.get_source_segment(source, max(holders, key=lambda node: node.lineno)) or ""
 
 
 def _module(root: Path, path: Path) -> str:

@@ -154,22 +154,23 @@ def test_a_change_that_does_not_end_is_timed_out(
 
 def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
     files = {
-        "engine/core/queue.py": "",
+        "engine/core/queue.py": "def refuse_longer():\n    return 1\n\n\ndef other():\n    pass\n",
         "engine/core/loop.py": "import engine.core.queue",
         "tests/engine/core/test_queue.py": "",
         "tests/engine/core/test_other.py": "",
-        "tests/engine/test_service.py": "from engine.core import queue",
+        "tests/engine/test_client.py": "from engine.core import queue",
+        "tests/engine/test_lengths.py": "from engine.core import queue  # that longer ones are refused",
         "tests/app/test_run.py": "from engine.core.loop import Loop",
         "tests/app/test_window.py": "",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    trial = mutation.Trial(tmp_path, "")
-    near = [path.relative_to(tmp_path).as_posix() for path in trial.nearest("engine/core/queue.py")]
-    assert near == [
-        "tests/engine/core/test_queue.py",
-        "tests/engine/test_service.py",
-        "tests/engine/core/test_other.py",
-        "tests/app/test_run.py",
-    ]
+    change, other = (
+        mutation.changes(tmp_path, "engine/core/queue.py")[0],
+        "tests/app/test_window.py",
+    )
+    near = mutation.Trial(tmp_path, "").nearest(change)
+    names = [path.relative_to(tmp_path).as_posix() for path in near]
+    assert names[:2] == ["tests/engine/core/test_queue.py", "tests/engine/test_lengths.py"]
+    assert sorted(names) == sorted(name for name in files if "/test_" in name and name != other)
