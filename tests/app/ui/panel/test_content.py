@@ -319,6 +319,17 @@ def test_instructions_are_of_this_chat_and_counted(stage: Stage, card: PanelCont
     assert not card.instructions.mark.isVisible()
 
 
+def test_the_field_of_instructions_is_as_high_as_its_text(card: PanelContent) -> None:
+    editor = card.instructions.field.editor
+    heights: list[int] = []
+    for lines in (1, 6, 200, 400, 1):
+        editor.setPlainText("\n".join(["Be brief"] * lines))
+        flush()
+        heights.append(editor.height())
+    low, more, most, limit, again = heights
+    assert low == again < more < most == limit
+
+
 def test_usual_instructions_are_shown_counted_copied_and_left_out(
     stage: Stage, card: PanelContent
 ) -> None:

@@ -552,6 +552,9 @@ def test_screen_reader_finds_levels_states_and_selection_of_rows(filled: Filled)
     closed = row(model.find_folder(filled.work))
     assert closed.state().collapsed
     assert closed.isValid()
+    assert not closed.state().invisible
+    view.hide()
+    assert closed.state().invisible
 
 
 def test_tab_reaches_the_buttons_of_the_presets_before_their_list(
