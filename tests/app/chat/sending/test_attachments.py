@@ -141,8 +141,10 @@ def test_a_file_without_text_keeps_its_message_unsent(
     [bad] = _of(stage)
     assert bad.phase is FAILED
     assert bad.fault.count("bad.pdf") == 1
-    assert not stage.controller.send("Sum it up")
-    assert stage.state.notices[NOTICE].sentence == bad.fault
+    for text in ("", "Sum it up"):
+        stage.state.set_notice(NOTICE, None)
+        assert not stage.controller.send(text)
+        assert stage.state.notices[NOTICE].sentence == bad.fault
     _file(tmp_path, "bad.pdf", "Mended")
     stage.controller.attachments.retry(bad.id)
     _settle(stage)
