@@ -151,6 +151,21 @@ def test_a_file_without_text_keeps_its_message_unsent(
     assert stage.controller.send("Sum it up")
 
 
+def test_the_notice_of_an_unread_file_ends_with_its_reason(
+    stage: Stage, tmp_path: Path, extractor: PlainExtractor
+) -> None:
+    extractor.free.clear()
+    attachments = stage.controller.attachments
+    attachments.attach([_file(tmp_path, name, "damaged") for name in ("a.pdf", "b.pdf")])
+    assert not stage.controller.send("Sum it up")
+    extractor.free.set()
+    _settle(stage)
+    for each in _of(stage):
+        assert stage.state.notices[NOTICE].sentence == each.fault
+        attachments.remove(each.id)
+    assert NOTICE not in stage.state.notices
+
+
 def test_a_missing_file_is_named(stage: Stage, tmp_path: Path) -> None:
     _attach(stage, tmp_path / "gone.txt")
     assert "gone.txt was not found" in _of(stage)[0].fault
