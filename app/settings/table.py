@@ -134,8 +134,8 @@ class Settings:
             "Let the model title chats",
             "After the first answer, a model on this computer writes a short title. A title you "
             "typed stays.",
-            choices=("off", "on"),
-            words=("Off", "On"),
+            choices=("on", "off"),
+            words=("On", "Off"),
             group="answers",
         ),
     ] = "off"

@@ -276,19 +276,21 @@ class Attachments:
 
     def refuses(self, place: Place) -> bool:
         """Whether a file of a message has no text, so that it cannot be sent; a notice says why."""
-        reading = [e for e in self._shown.of(place) if e.phase is AttachmentPhase.READING]
-        failed = [e for e in self._shown.of(place) if e.phase is AttachmentPhase.FAILED]
+        notice = self._unread(place)
+        self._state.set_notice(NOTICE, notice)
+        return notice is not None
+
+    def _unread(self, place: Place) -> Notice | None:
+        """Why a message cannot be sent: the first of its files without text."""
+        files = self._shown.of(place)
+        reading = [each for each in files if each.phase is AttachmentPhase.READING]
+        failed = [each for each in files if each.phase is AttachmentPhase.FAILED]
         if reading:
             sentence = tr("{name} is still being read.", name=reading[0].name)
-            notice = Notice(sentence, tr("Send the message in a moment."))
-        elif failed:
-            remedy = tr("Remove it from the message, or try again.")
-            notice = Notice(failed[0].fault, remedy)
-        else:
-            self._state.set_notice(NOTICE, None)
-            return False
-        self._state.set_notice(NOTICE, notice)
-        return True
+            return Notice(sentence, tr("Send the message in a moment."))
+        if failed:
+            return Notice(failed[0].fault, tr("Remove it from the message, or try again."))
+        return None
 
     def parts(self, place: Place) -> tuple[FilePart, ...]:
         """The files of a message, in order."""
@@ -453,9 +455,14 @@ class Attachments:
             self._set(place, [change(each) if each.id == id else each for each in there])
 
     def _set(self, place: Place, attachments: Sequence[Attachment]) -> None:
-        """Set the files of a place, and store what is unsent if it is another than before."""
-        before = [each.kept for each in self._shown.of(place)]
+        """Set the files of a place, and store what is unsent if it is another than before.
+
+        A notice about one of them is replaced when it no longer holds.
+        """
+        before, unread = [each.kept for each in self._shown.of(place)], self._unread(place)
         self._shown.set(place, attachments)
+        if unread and unread == self._state.notices.get(NOTICE):
+            self._state.set_notice(NOTICE, self._unread(place))
         is_deleted = isinstance(place, int) and self._state.conversation(place) is None
         if isinstance(place, Editing) or is_deleted:
             return

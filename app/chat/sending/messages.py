@@ -74,7 +74,7 @@ class Messages:
         shown = self._state.current
         typed = without_empty_ends(parts_of(Role.USER, content))
         parts = (*self._attachments.parts(shown), *typed)
-        if not parts or self._attachments.refuses(shown):
+        if self._attachments.refuses(shown) or not parts:
             return False
         if shown is not None and self._state.busy:
             if self._fit.refuses(parts):

@@ -15,7 +15,6 @@ from PySide6.QtGui import (
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
-    QFont,
     QKeyEvent,
     QResizeEvent,
     QShowEvent,
@@ -32,9 +31,16 @@ from app.ui.library.model_settings_card import CARD_WIDTH, ModelDefaultsCard
 from app.ui.library.row_values import Action, Verb
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette
-from app.ui.theme.theme import HEADING, SMALL, figures, font
+from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets import accessibility
-from app.ui.widgets.controls import IconButton, TextButton, label, set_margins, set_property
+from app.ui.widgets.controls import (
+    IconButton,
+    TextButton,
+    label,
+    page_title,
+    set_margins,
+    set_property,
+)
 from app.ui.widgets.drop_area import DropArea
 from app.ui.widgets.page import Page
 from app.ui.widgets.popover import Popover
@@ -93,8 +99,7 @@ class LibraryPage(Page):
         follow_palette(self._recolor)
 
     def _make_parts(self) -> None:
-        self.title = label(tr("Models"), "", HEADING)
-        self.title.setFont(font(HEADING, QFont.Weight.DemiBold))
+        self.title = page_title(tr("Models"))
         self.free_space = label("", "secondary", SMALL)
         self.free_space.setFont(figures(SMALL))
         self.search = QLineEdit()

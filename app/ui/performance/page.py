@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QGuiApplication, QResizeEvent, QShowEvent
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QGridLayout,
@@ -22,13 +22,14 @@ from app.system.byte_size import size
 from app.system.translation import listed, number, tr, trn
 from app.ui.performance.plot import AnswerPlot
 from app.ui.theme.palette import Palette, follow_palette
-from app.ui.theme.theme import BODY, READING, SMALL, figures, font
+from app.ui.theme.theme import BODY, SMALL, figures
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import (
     Column,
     TextButton,
     label,
     make_selectable,
+    page_title,
     set_margins,
 )
 from app.ui.widgets.page import Page
@@ -48,7 +49,7 @@ class PerformancePage(Page):
     def __init__(self, state: PerformanceState) -> None:
         super().__init__(tr("Performance"))
         self._state = state
-        self.title = label(tr("Performance"), "", READING)
+        self.title = page_title(tr("Performance"))
         self.plot = AnswerPlot()
         self.selected = label("", "", BODY, wraps=True)
         self.selected.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -69,7 +70,6 @@ class PerformancePage(Page):
         follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
-        self.title.setFont(font(READING, QFont.Weight.Medium))
         top = QWidget()
         head = QHBoxLayout(top)
         head.setContentsMargins(0, 12, 0, 16)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QHideEvent, QKeyEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QFrame,
@@ -24,8 +24,7 @@ from app.system.translation import listed, tr
 from app.ui.presets.editor import PresetEditor
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette, follow_palette
-from app.ui.theme.theme import READING, font
-from app.ui.widgets.controls import Column, TextButton, label, set_margins
+from app.ui.widgets.controls import Column, TextButton, label, page_title, set_margins
 from app.ui.widgets.page import Page
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.undo_line import UndoLine
@@ -75,8 +74,7 @@ class PresetsPage(Page):
         follow_palette(self._recolor)
 
     def _lay_out(self) -> None:
-        self.title = label(tr("Presets"), "", READING)
-        self.title.setFont(font(READING, QFont.Weight.Medium))
+        self.title = page_title(tr("Presets"))
         words = tr("Instructions and settings with a name, to begin chats with or to use in one.")
         self.words = label(words, "secondary", wraps=True)
         head = QHBoxLayout()

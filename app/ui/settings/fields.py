@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings.table import Setting
-from app.system.translation import number, tr
+from app.system.translation import LANGUAGES, number, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import TextButton, icon_after_text, label, set_margins, set_property
@@ -102,8 +102,9 @@ class ChoiceButton(TextButton):
     def __init__(self, setting: Setting) -> None:
         super().__init__("", "outlined", "chevron_down")
         self._label, self._current = tr(setting.label), ""
-        words = (tr(each) for each in setting.words or setting.choices)
-        self._words = dict(zip(setting.choices, words, strict=True))
+        words = dict(zip(setting.choices, setting.words or setting.choices, strict=True))
+        # A language is named in itself: its speakers must find it in a window they cannot read.
+        self._words = {each: LANGUAGES.get(each) or tr(words[each]) for each in words}
         self._offered, self._reason = frozenset(setting.choices), ""
         icon_after_text(self)
         self.setAccessibleDescription(tr(setting.help))

@@ -114,6 +114,9 @@ QPushButton#jump:focus {{ border: 2px solid {p.accent}; }}
 QAbstractButton[look]:pressed {{ background: {p.hairline}; }}
 QAbstractButton[look]:disabled {{ color: {p.faint}; }}
 QAbstractButton[look]:focus {{ border-color: {p.accent}; }}
+QAbstractButton[look="primary"]:disabled {{
+    background: {p.surface}; border: {line}px solid {p.hairline}; padding: {6 - line}px {16 - line}px;
+}}
 QAbstractButton[look="primary"]:pressed {{ background: {p.secondary}; }}
 QAbstractButton[look="primary"]:focus {{ border-color: {p.text}; }}
 QAbstractButton[look="chip"]:checked:focus {{

@@ -42,6 +42,7 @@ class TranscriptLayout(QObject):
         self.scroller = scroller
         self.selection = Selection()
         self.width = 0  # of the whole view, in which the column is centred
+        self.viewport_left = 0  # in the view; right to left, the scroll bar is before it
         self.hovered = -1  # the message under the mouse; -1: none
         self.focused = -1  # the message with the keyboard focus; -1: none
         self.expected: Mapping[
@@ -50,7 +51,7 @@ class TranscriptLayout(QObject):
 
     def column_left(self) -> int:
         """The left edge of the text column."""
-        return (self.width - round(self.stack.column)) // 2
+        return (self.width - round(self.stack.column)) // 2 - self.viewport_left
 
     def left_of(self, index: int) -> float:
         """The left edge of a message's own column, in viewport coordinates."""

@@ -471,6 +471,7 @@ class Transcript(QAbstractScrollArea):
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
         self.message_layout.width = self.width()
+        self.message_layout.viewport_left = self.viewport().x()
         room = self.width() - 2 * MARGIN
         self.stack.set_column(max(min(COLUMN_WIDTH, room), 160), room)
         self.scroller.relayout(anchor)

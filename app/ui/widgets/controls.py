@@ -366,14 +366,19 @@ def label(text: str, tone: str = "", pixels: int = BODY, *, wraps: bool = False)
     return result
 
 
-def page_head(title: str, *buttons: QWidget) -> QWidget:
-    """The head of a page with a scroll bar: its title, and buttons at the end."""
+def page_title(title: str) -> QLabel:
+    """The title of a page, in its head."""
     words = label(title, "", HEADING)
     words.setFont(font(HEADING, QFont.Weight.DemiBold))
+    return words
+
+
+def page_head(title: str, *buttons: QWidget) -> QWidget:
+    """The head of a page with a scroll bar: its title, and buttons at the end."""
     content = QWidget()
     top = QHBoxLayout(content)
     top.setContentsMargins(0, 16, 0, 8)
-    top.addWidget(words)
+    top.addWidget(page_title(title))
     top.addStretch(1)
     for button in buttons:
         top.addWidget(button)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QFont, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -18,8 +18,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.theme.palette import Palette, follow_palette
-from app.ui.theme.theme import BODY, READING, font
-from app.ui.widgets.controls import Column, label
+from app.ui.theme.theme import BODY, font
+from app.ui.widgets.controls import Column, page_title
 from app.ui.widgets.page import Page
 
 _ENTRY_ROLE = Qt.ItemDataRole.UserRole + 1
@@ -98,10 +98,8 @@ class RowList(QListWidget):
 
 def lay_out(page: Page, rows: Sequence[QWidget | QHBoxLayout]) -> None:
     """Lay out a page: its accessible name as the title, and rows, the last of which stretches."""
-    title = label(page.accessibleName(), "", READING)
-    title.setFont(font(READING, QFont.Weight.Medium))
     head = QHBoxLayout()
-    head.addWidget(title, 1)
+    head.addWidget(page_title(page.accessibleName()), 1)
     head.addWidget(page.close_button)
     content = QWidget()
     column = QVBoxLayout(content)

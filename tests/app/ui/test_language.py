@@ -7,10 +7,13 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import QCoreApplication, QDate, QLocale, Qt, QTranslator
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
+from app.settings.table import SETTINGS
 from app.system.byte_size import size
 from app.system.translation import LANGUAGES, Catalog, number, tr, use
 from app.ui.language import locale_of, set_language
+from app.ui.settings.fields import ChoiceButton
 from app.ui.widgets.units import day, typed_number
 
 
@@ -36,6 +39,17 @@ def test_each_language_sets_texts_numbers_and_direction(
     assert (tr("Settings") == "Settings") is (language == "en")
     cancel = QCoreApplication.translate("QPlatformTheme", "Cancel")
     assert (cancel == "Cancel") is (language == "en")
+
+
+def test_each_language_is_offered_under_its_own_name(
+    application: QApplication, qtbot: QtBot
+) -> None:
+    set_language(application, "ar")
+    button = ChoiceButton(SETTINGS["language"])
+    qtbot.addWidget(button)
+    system, *names = (action.text() for action in button.menu_of_choices().actions())
+    assert system == tr("System") != "System"
+    assert names == list(LANGUAGES.values())
 
 
 def test_german_numbers_sizes_and_dates(application: QApplication) -> None:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.ui.theme.theme import HEADING, font
+from app.ui.widgets.page import Page
 from engine import Chat
 from fakes import MODEL
 from stage import Stage
@@ -38,6 +41,23 @@ def test_choosing_the_current_conversation_closes_the_page(
     place = chats.visualRect(chats.model().index(1, 0)).center()
     qtbot.mouseClick(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert window.chat.isVisible()
+
+
+def test_the_titles_of_all_pages_look_alike(stage: Stage) -> None:
+    window = stage.window
+    window.open_library()
+    window.open_settings()
+    window.open_presets()
+    for page in ("trash", "archive", "performance", "connections", "collections"):
+        getattr(window, page).open()
+    fonts = {
+        page.accessibleName(): title.font()
+        for page in window.findChildren(Page)
+        for title in page.findChildren(QLabel)
+        if title.text() == page.accessibleName()
+    }
+    assert len(fonts) == 8
+    assert set(fonts.values()) == {font(HEADING, QFont.Weight.DemiBold)}
 
 
 @pytest.mark.parametrize("page", ["library", "settings"])

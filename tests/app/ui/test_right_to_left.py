@@ -12,10 +12,12 @@ from pytestqt.qtbot import QtBot
 
 from app.system.translation import Catalog, use
 from app.ui.language import set_language
+from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.widgets.controls import icon_after_text
 from app.ui.widgets.menus import popup_below
 from fakes import MODEL
 from stage import Stage
+from transcript_driver import LONG, message, open_transcript
 
 
 @pytest.fixture
@@ -54,6 +56,15 @@ def test_latin_titles_keep_their_punctuation(arabic: None, stage: Stage) -> None
     stage.wait_until_idle()
     title = stage.window.top_bar.title.button.text()
     assert title == "\u2068Why is the sky blue?\u2069"
+
+
+def test_the_text_column_is_centred_beside_a_scroll_bar(arabic: None, qtbot: QtBot) -> None:
+    with open_transcript(qtbot) as view:
+        view.resize(1000, 500)
+        view.set_messages([message(1, LONG)])
+        qtbot.waitUntil(lambda: view.viewport().x() > 0)  # the scroll bar is at the left
+        left = view.viewport().x() + view.message_layout.left_of(0)
+        assert left == (view.width() - COLUMN_WIDTH) / 2  # as that of the composer
 
 
 def test_long_model_names_end_in_dots_and_not_in_half_letters(stage: Stage) -> None:

@@ -141,12 +141,29 @@ def test_a_file_without_text_keeps_its_message_unsent(
     [bad] = _of(stage)
     assert bad.phase is FAILED
     assert bad.fault.count("bad.pdf") == 1
-    assert not stage.controller.send("Sum it up")
-    assert stage.state.notices[NOTICE].sentence == bad.fault
+    for text in ("", "Sum it up"):
+        stage.state.set_notice(NOTICE, None)
+        assert not stage.controller.send(text)
+        assert stage.state.notices[NOTICE].sentence == bad.fault
     _file(tmp_path, "bad.pdf", "Mended")
     stage.controller.attachments.retry(bad.id)
     _settle(stage)
     assert stage.controller.send("Sum it up")
+
+
+def test_the_notice_of_an_unread_file_ends_with_its_reason(
+    stage: Stage, tmp_path: Path, extractor: PlainExtractor
+) -> None:
+    extractor.free.clear()
+    attachments = stage.controller.attachments
+    attachments.attach([_file(tmp_path, name, "damaged") for name in ("a.pdf", "b.pdf")])
+    assert not stage.controller.send("Sum it up")
+    extractor.free.set()
+    _settle(stage)
+    for each in _of(stage):
+        assert stage.state.notices[NOTICE].sentence == each.fault
+        attachments.remove(each.id)
+    assert NOTICE not in stage.state.notices
 
 
 def test_a_missing_file_is_named(stage: Stage, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -22,8 +23,9 @@ from app.ui.theme.palette import (
     show_palette,
     shown_palette,
 )
+from app.ui.theme.stylesheet import style_sheet
 from app.ui.theme.theme import Theme
-from app.ui.widgets.controls import IconButton
+from app.ui.widgets.controls import IconButton, TextButton
 
 TEXTS = ("text", "secondary", "accent", "danger", "warning")
 GROUNDS = ("background", "surface", "sunken")
@@ -58,6 +60,25 @@ def test_faint_text_contrast_where_it_is_allowed(palette: Palette) -> None:
     allowed = ("background", "surface") if palette is LIGHT else GROUNDS
     for ground in allowed:
         assert contrast(palette.faint, getattr(palette, ground)) >= 4.5
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK, HIGH_CONTRAST], ids=lambda p: p.name)
+def test_buttons_that_cannot_be_used_can_be_read(palette: Palette, qtbot: QtBot) -> None:
+    for look in ("primary", "outlined", "quiet", "link", "suggestion"):
+        button = TextButton("Nothing to import", look)
+        qtbot.addWidget(button)
+        button.setEnabled(False)
+        ground = f"QWidget {{ background: {palette.surface}; }}"
+        button.setStyleSheet(ground + style_sheet(palette))
+        image = button.grab().toImage()
+        inside = button.rect().adjusted(6, 6, -6, -6)  # without the border
+        found = Counter(
+            image.pixelColor(x, y).name()
+            for x in range(inside.left(), inside.right())
+            for y in range(inside.top(), inside.bottom())
+        )
+        fill = found.most_common(1)[0][0]
+        assert max(contrast(fill, ink) for ink in found) >= 4, look
 
 
 def test_palette_contrast_ratios_are_pinned() -> None:
