@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
+
+import pytest
 
 from app.system.file_manager import nearest_folder
 from app.ui.settings.fields import Segments
@@ -124,3 +128,64 @@ def test_missing_path_opens_its_nearest_existing_folder(tmp_path: Path) -> None:
     assert nearest_folder(tmp_path) == tmp_path
     assert nearest_folder(tmp_path / "file") == tmp_path
     assert nearest_folder(tmp_path / "not" / "yet" / "there") == tmp_path
+
+
+# Signal of the window's parts, what it is emitted with, and the method of the controller that gets it.
+REQUESTS: tuple[tuple[str, tuple[object, ...], str], ...] = (
+    ("transcript.continue_requested", (3,), "continue_answer"),
+    ("transcript.delete_requested", (3,), "deletions.delete_message"),
+    ("transcript.sibling_requested", (3, -1), "navigation.show_sibling"),
+    ("transcript.more_passages_requested", (3,), "retrieval.answer_with_more"),
+    ("transcript.no_passages_requested", (3,), "retrieval.answer_without"),
+    ("chat.fit_line.longer_requested", (), "fit.use_longer_context"),
+    ("chat.fit_line.model_chosen", (MODEL,), "fit.use_model"),
+    ("chat.search_model_line.get_requested", (), "encoder.get"),
+    ("composer.file_retried", (3,), "attachments.retry"),
+    ("composer.file_reloaded", (3,), "attachments.reload"),
+    ("library.cancel_load_requested", (), "model_use.cancel_load"),
+    ("library.unload_requested", (), "unload_model"),
+    ("library.pause_requested", (3,), "library.downloads.pause"),
+    ("library.resume_requested", (3,), "library.downloads.resume"),
+    ("library.cancel_requested", (3,), "library.cancel"),
+    ("library.retry_requested", (3,), "library.downloads.retry"),
+    ("library.unlink_requested", (MODEL,), "library.model_index.unlink"),
+    ("library.folder_removed", (MODEL,), "library.model_index.remove_folder"),
+    ("library.files_dropped", ((MODEL,),), "library.open_files"),
+    ("library.searched", ("words",), "library.hub.search"),
+    ("library.repository_opened", ("a/b",), "library.hub.open"),
+    ("library.line_closed", (), "library.close_line"),
+    ("panel.content.adapters.removed", (1,), "adapters.remove"),
+    ("panel.content.adapters.cleared", (), "adapters.clear"),
+    ("panel.content.adapters.moved", (1, 0), "adapters.move"),
+    ("preferences.given_up", ("top_k",), "reset_sampling"),
+    ("preferences.gpu.get_requested", (), "gpu_support.get"),
+    ("preferences.gpu.stop_requested", (), "gpu_support.stop"),
+    ("preferences.gpu.retry_requested", (), "gpu_support.retry"),
+    ("preferences.gpu.remove_requested", (), "gpu_support.remove"),
+    ("preferences.about.updates.stop_requested", (), "updates.stop_getting"),
+    ("preferences.about.updates.install_requested", (), "updates.install"),
+    ("preferences.about.updates.removal_requested", (MODEL,), "updates.remove_leftover"),
+)
+
+
+def test_requests_reach_the_controller(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, tuple[object, ...]]] = []
+
+    def recorded(method: str) -> Callable[..., None]:
+        return lambda _, *given: seen.append((method, given))
+
+    for _, _, method in REQUESTS:
+        owner, _, name = f"controller.{method}".rpartition(".")
+        monkeypatch.setattr(type(attrgetter(owner)(stage)), name, recorded(method))
+    made = Stage(tmp_path / "recorded")
+    try:
+        made.window.open_library()
+        made.window.open_settings()
+        made.window.open_panel("adapters")
+        for signal, given, _ in REQUESTS:
+            attrgetter(signal)(made.window).emit(*given)
+        assert seen == [(method, given) for _, given, method in REQUESTS]
+    finally:
+        made.close()

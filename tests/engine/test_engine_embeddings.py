@@ -11,6 +11,7 @@ import tiny
 import tiny_encoders
 import tiny_lora
 from engine import (
+    AdapterUse,
     Chat,
     Embed,
     Embedded,
@@ -84,6 +85,18 @@ def test_adapters_change_vectors(bench: Bench, model: Path, tmp_path: Path) -> N
     assert changed[0] == bench.expect(5, Embed(TEXTS[:1]), Embedded).vectors[0]
     bench.set_adapters(6)
     assert bench.expect(7, Embed(TEXTS), Embedded).vectors == plain
+
+
+def test_a_request_names_its_adapters(bench: Bench, model: Path, tmp_path: Path) -> None:
+    """Those of other requests stay."""
+    used = AdapterUse(tiny_lora.write(tmp_path / "adapter.gguf", model))
+    plain = bench.expect(2, Embed(TEXTS), Embedded).vectors
+    named = bench.expect(3, Embed(TEXTS, adapters=(used,)), Embedded).vectors
+    assert named != plain
+    assert bench.expect(4, Embed(TEXTS), Embedded).vectors == plain
+    bench.set_adapters(5, (used.path, used.strength))
+    assert bench.expect(6, Embed(TEXTS), Embedded).vectors == named
+    assert bench.expect(7, Embed(TEXTS, adapters=()), Embedded).vectors == plain
 
 
 def test_a_cancelled_command_has_no_vectors(bench: Bench) -> None:

@@ -120,7 +120,7 @@ def test_each_value_has_its_origin() -> None:
 
 def test_answers_of_the_starter_end_unless_no_limit_is_chosen() -> None:
     path = starter_path()
-    assert with_recommended(Settings(), path).max_tokens == STARTER.max_tokens
+    assert with_recommended(Settings(), path).max_tokens == 1_500  # as the changelog says
     unlimited = with_own(Settings(), "max_tokens")
     assert with_recommended(unlimited, path).max_tokens == 0
     assert with_recommended(replace(Settings(), max_tokens=4_000), path).max_tokens == 4_000

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 import tiny
+import tiny_encoders
 from app.downloads.queue import Phase
 from app.settings import table as settings_file
 from app.settings.table import Settings
@@ -138,3 +139,21 @@ def test_model_is_loaded_with_its_own_context(qtbot: QtBot, stage: Stage, tmp_pa
     assert stage.engine.load.cache is CacheType.Q8_0
     assert settings_file.load(tmp_path / "settings.json").context == 0
     stage.wait_for_animations()
+
+
+def test_another_model_to_search_documents_with_is_chosen(
+    qtbot: QtBot, stage: Stage, tmp_path: Path
+) -> None:
+    folder = models_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: tiny_encoders.write(folder / f"{name}.gguf") for name in ("one", "other")}
+    stage.controller.library.opened()
+    appeared(stage, "other")
+    stage.controller.encoder.look()
+    library = stage.states.library
+    until(lambda: library.embedder in paths.values())
+    name = next(name for name, path in paths.items() if path != library.embedder)
+    until(lambda: (found := row(stage, name)) is not None and found.view.action is not None)
+    click(qtbot, appeared(stage, name).action)
+    until(lambda: library.embedder == paths[name])
+    assert settings_file.load(tmp_path / "settings.json").embedding_model == str(paths[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QMimeData, QObject, QPoint, QPointF, Qt, QUrl, Slot
 from PySide6.QtGui import (
     QDesktopServices,
@@ -17,6 +18,7 @@ from pytestqt.qtbot import QtBot
 
 from app.domain.message import MessageState
 from app.domain.parts import FilePart, TextPart
+from app.library.service import Library
 from app.settings.table import load
 from app.state.chat import Notice
 from app.ui.widgets.links import open_link
@@ -295,6 +297,33 @@ def test_the_sidebar_hides_and_the_choice_is_kept(qtbot: QtBot, stage: Stage) ->
     assert load(stage.folder / "settings.json").sidebar_open is False
     press(qtbot, stage, "search")
     assert not stage.window.sidebar.isHidden()
+
+
+def test_buttons_lead_where_their_keys_do(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Library, "opened", lambda _: None)  # no folder is searched
+    stage.ready(MODEL)
+    window, top = stage.window, stage.window.top_bar
+    chat = window.shown_page
+    top.library_button.click()
+    assert window.shown_page is window.library
+    top.settings_button.click()
+    assert window.shown_page is window.preferences
+    top.settings_button.click()
+    assert window.shown_page is chat
+    for button, card in (
+        (top.model_button, window.picker_card),
+        (top.keys_button, window.shortcuts_card),
+    ):
+        button.click()
+        flush()
+        assert card.isVisible()
+        card.close_card()
+    window.sidebar.hide_button.click()
+    assert window.sidebar.isHidden()
+    top.show_button.click()
+    assert not window.sidebar.isHidden()
+    window.chat.empty_view.browse_requested.emit()
+    assert window.shown_page is window.library
 
 
 def test_narrow_window_hides_the_sidebar_and_wide_one_shows_it(stage: Stage) -> None:

@@ -204,6 +204,14 @@ def test_wrong_placements_are_refused(
     assert words in capsys.readouterr().err
 
 
+def test_a_device_that_is_not_there_is_said(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "This computer has no device 'cuda:99'."
+    (facts,) = run(capsys, "info", "-m", model, "--device", "cuda:99")
+    assert facts["not_as_asked"] == said
+    assert main(["complete", "-m", model, "-p", "a", "-n", "1", "--device", "cuda:99"]) == 0
+    assert f"{said} The model runs on the processor." in capsys.readouterr().err
+
+
 def test_bench_has_every_key(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     (result,) = run(capsys, "bench", "-m", model, "-p", "16", "-n", "4", "-d", "8", "-r", "1")
     assert set(result) == {

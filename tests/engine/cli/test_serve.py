@@ -15,7 +15,15 @@ import httpx
 import pytest
 
 import tiny
+import tiny_lora
+from engine import AdapterUse, DraftKind, Engine, Load, Pooling
 from engine.cli.commands import main
+from engine.errors import RequestError
+from engine.server import serve as server
+from engine.server.guards import Security
+from engine.server.models import MainModel
+from engine.server.serve import ServerOptions
+from engine.server.service import ServiceOptions
 from engine_bench import with_printable_output
 from serving import chat
 
@@ -103,6 +111,64 @@ def test_bad_options_are_one_sentence(
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_options_reach_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.write(tmp_path / "a-model.gguf", context=512)
+    adapter = tiny_lora.write(tmp_path / "adapter.gguf", model)
+    made: list[ServerOptions] = []
+
+    def refuse(engine: Engine, options: ServerOptions) -> None:
+        made.append(options)
+        raise RequestError("Nothing is served here.", "")
+
+    monkeypatch.setattr(server, "Server", refuse)
+    arguments = ["serve", "-m", str(model), "--host", "127.0.0.1,::1", "--port", "8123"]
+    arguments += ["--key", "k", "--allow-origin", "localhost", "--allow-origin", "http://a.b"]
+    arguments += ["--allow-host", "desk", "--slot-save-path", str(tmp_path), "--no-slots"]
+    arguments += ["--no-metrics", "-v", "--log-texts", "-a", "one,two", "--tags", "x,y"]
+    arguments += ["--ngram", "--pooling", "cls", "-c", "256", "-t", "2", "--memory", "2G"]
+    arguments += ["--sleep-idle-seconds", "9", "--keep", "3", "--only", "-n", "7", "-rea", "20"]
+    arguments += ["--lora", f"{adapter}:0.5", "--lora-init-without-apply", "--temp", "0.5"]
+    arguments += ["-np", "2", "--chat-template", "chatml", "--device", "cpu"]
+    assert main(arguments) == 1
+    load = Load(
+        model,
+        context=256,
+        threads=2,
+        device="cpu",
+        memory_bytes=2_000_000_000,
+        embeddings=True,
+        template="chatml",
+        parallel=2,
+    )
+    assert made == [
+        ServerOptions(
+            host="127.0.0.1,::1",
+            port=8123,
+            security=Security("k", ("localhost", "http://a.b"), ("desk",)),
+            service=ServiceOptions(
+                keep_seconds=180.0,
+                loads=False,
+                context=256,
+                aliases=("one", "two"),
+                tags=("x", "y"),
+                main=MainModel(load, None, 9.0),
+                adapters=(AdapterUse(adapter, 0.0),),
+                keeps_texts=True,
+                sampling={"temperature": 0.5},
+                max_tokens=7,
+                thinking=True,
+                thinking_budget=20,
+                pooling=Pooling.CLS,
+                drafts=DraftKind.LOOKUP,
+                shows_slots=False,
+                shows_prompts=True,
+                saves_slots=True,
+                shows_metrics=False,
+            ),
+        )
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot be asked to end there")

@@ -191,6 +191,12 @@ def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBo
     assert [shown.height for shown in view.stack.views] == heights
 
 
+def test_arrows_between_versions_are_shown_without_hover(view: Transcript) -> None:
+    answer = message(2, "Said", sibling=2, siblings=3)
+    view.set_messages([message(1, "Ask", is_user=True), answer, message(3, "Ask on", is_user=True)])
+    assert [tool.name for tool in view.tools.shown(1)[0]] == ["previous", "word", "next"]
+
+
 def test_failed_answer_shows_its_error(view: Transcript, qtbot: QtBot) -> None:
     error = "The prompt is too long. Shorten it."
     view.set_messages([streaming(1)])
