@@ -63,7 +63,7 @@ class Outcome:
     """What the nearest tests said of a change."""
 
     change: Change
-    result: str  # "killed", "survived", "timed out" or "no tests"
+    result: str  # "killed", "crashed", "timed out", "survived" or "no tests"
     test: str = ""  # the one that noticed it
     files: int = 0  # test files that ran
 
@@ -93,7 +93,7 @@ def sample(
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """How many changes were noticed, and the places of those that were not."""
-    noticed = sum(one.result in ("killed", "timed out") for one in outcomes)
+    noticed = sum(one.result in ("killed", "crashed", "timed out") for one in outcomes)
     tried = sum(one.result != "no tests" for one in outcomes)
     rate = f" ({noticed / tried:.0%})" if tried else ""
     lines = [f"{noticed} of {tried} changes were noticed{rate}."]
@@ -266,12 +266,11 @@ class Trial:
         ran = 0
         for tests in near:
             path.write_bytes(change.apply(source))
-            failed = self._failed(str(tests.relative_to(self.root)))
+            result, failed = self._tried(str(tests.relative_to(self.root)))
             path.write_bytes(source)
             ran += 1
             if failed and self._passes_unchanged(failed):
-                late = failed == str(tests.relative_to(self.root))
-                return Outcome(change, "timed out" if late else "killed", failed, ran)
+                return Outcome(change, result, failed, ran)
         return Outcome(change, "survived", files=ran)
 
     def nearest(self, change: Change) -> list[Path]:
@@ -304,11 +303,11 @@ class Trial:
     def _passes_unchanged(self, test: str) -> bool:
         """Whether a test, or a whole file, passes in time without a change."""
         if test not in self._passes:
-            self._passes[test] = not self._failed(test)
+            self._passes[test] = not self._tried(test)[1]
         return self._passes[test]
 
-    def _failed(self, tests: str) -> str:
-        """The first test that fails; the file itself if it takes too long; "" if all pass."""
+    def _tried(self, tests: str) -> tuple[str, str]:
+        """How tests end, and the first that fails, or the file if that is not known; "" if none."""
         command = [self.python, "-m", "pytest", "-x", "-q", "-rfE", tests]
         # Changed files can have the size and the second of the ones that were compiled before.
         settings = child_environment(
@@ -326,11 +325,11 @@ class Trial:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return tests
+            return "timed out", tests
         if done.returncode in (0, 5):  # 5: no test was selected
-            return ""
+            return "survived", ""
         found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
-        return found[1] if found else f"{tests}::"
+        return ("killed", found[1]) if found else ("crashed", tests)
 
 
 def _words(text: str) -> set[str]:

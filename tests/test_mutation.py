@@ -152,6 +152,20 @@ def test_a_change_that_does_not_end_is_timed_out(
     assert (outcome.result, outcome.test) == ("timed out", "tests/shop/test_prices.py")
 
 
+def test_a_change_that_ends_the_process_is_noticed(shop: Path) -> None:
+    (shop / "shop" / "prices.py").write_text(
+        "import os\n\n\ndef price(n):\n    if n > 1e9:\n        os._exit(3)\n    return n\n",
+        encoding="utf-8",
+    )
+    (shop / "tests" / "shop" / "test_prices.py").write_text(
+        "from shop.prices import price\n\n\ndef test_price():\n    assert price(1) == 1\n",
+        encoding="utf-8",
+    )
+    change = next(one for one in mutation.changes(shop, "shop/prices.py") if "not (" in one.text)
+    outcome = mutation.Trial(shop, sys.executable).run(change)
+    assert (outcome.result, outcome.test) == ("crashed", "tests/shop/test_prices.py")
+
+
 def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
     files = {
         "engine/core/queue.py": "def refuse_longer():\n    return 1\n\n\ndef other():\n    pass\n",
