@@ -141,10 +141,12 @@ class Messages:
             return True
         parts = without_empty_ends(parts_of(Role.USER, content))
         parts = self._attachments.with_files(message_id, parts)
+        editor = Editing(message_id)
+        if old.role is Role.USER and self._attachments.refuses(editor):
+            return False
         if old.role is not Role.USER or not parts:
             return True
-        editor = Editing(message_id)
-        if self._attachments.refuses(editor) or self._refuses(old.conversation, None):
+        if self._refuses(old.conversation, None):
             return False
         if passages_part(parts) is None and self._fit.refuses(parts, editor):
             return False  # one with passages was sent before

@@ -348,6 +348,19 @@ def test_an_edit_that_cannot_be_sent_is_kept(
     assert editing.editor is None
 
 
+def test_an_edit_with_only_an_unreadable_file_is_kept(stage: Stage, tmp_path: Path) -> None:
+    stage.controller.send("Question")
+    stage.engine.finish()
+    _settle(stage)
+    message = stage.state.messages[0]
+    stage.controller.attachments.begin_edit(message.id)
+    stage.controller.attachments.attach([_file(tmp_path, "bad.pdf", "damaged")], editing=message.id)
+    _settle(stage)
+    assert not stage.controller.messages.edit(message.id, "")
+    assert "bad.pdf" in stage.state.notices[NOTICE].sentence
+    assert stage.state.messages[0] == message
+
+
 def test_a_document_stays_in_the_prompts_of_later_questions(stage: Stage, tmp_path: Path) -> None:
     """Also when its bytes are gone: only exports need them."""
     _attach(stage, _file(tmp_path, "a.txt", "What it says"))
