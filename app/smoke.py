@@ -56,9 +56,9 @@ async def run(controller: Controller, window: Window) -> str:
             doing = "an answer of a given format"
             await _check_format(controller)
             doing = "a list of models"
-            _open(window.open_library, lambda: window.library)
+            _open(window.library.open, lambda: window.library.page)
             await _check_models(controller.library.state)
-            _open(window.open_settings, lambda: window.preferences)
+            _open(window.preferences.open, lambda: window.preferences.page)
             _open(window.close_page, lambda: window.chat)
             typeset(Tex(r"\frac{x}{2}", display=False))
             doing = "the text of a document"

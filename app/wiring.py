@@ -129,7 +129,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
             window.quit()
         elif kind in (UPDATE_NOTICE, NEWS_NOTICE):
             controller.close_notice(kind)
-            page = window.open_settings()
+            page = window.preferences.open()
             page.show_notes() if kind == NEWS_NOTICE else page.show_updates()
         elif kind == SERVED_NOTICE:
             controller.network.served_answers.do_now()
@@ -292,7 +292,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
 
     connect_library(controller.library, controller, window)
     connect_transfer(window, controller)
-    window.preferences_made.connect(wire_preferences)
+    window.preferences.made.connect(wire_preferences)
     connect_presets(window, controller)
     connect_collections(window, controller)
     connect_network(window, controller)
@@ -422,7 +422,7 @@ def connect_library(library: Library, controller: Controller, window: Window) ->
 
     window.models_restored.connect(library.trash.restore)
     window.models_removed.connect(library.trash.remove)
-    window.library_made.connect(partial(connect_models, library, controller, window, use))
+    window.library.made.connect(partial(connect_models, library, controller, window, use))
 
 
 def connect_models(
@@ -506,11 +506,13 @@ def connect_presets(window: Window, controller: Controller) -> None:
         page.files_chosen.connect(presets.open)
         page.exported.connect(presets.export)
 
-    window.presets_made.connect(wire)
+    window.presets.made.connect(wire)
     window.preset_menu.started.connect(start)
     window.prompt_list.preset_chosen.connect(presets.use)
     window.preset_menu.applied.connect(presets.use)
-    window.preset_menu.save_requested.connect(lambda: window.open_presets(presets.save_chat()))
+    window.preset_menu.save_requested.connect(
+        lambda: window.presets.open().show_preset(presets.save_chat())
+    )
     window.chat.empty_view.chips.chosen.connect(presets.toggle)
 
 

@@ -34,7 +34,7 @@ class MenuBar(QMenuBar):
         last = menus[ACTIONS[-1].group]
         self.about = last.addAction(tr("About"))
         self.about.setMenuRole(_Role.AboutRole)
-        self.about.triggered.connect(lambda: window.open_settings().show_updates())
+        self.about.triggered.connect(lambda: window.preferences.open().show_updates())
         # Qt's own translation.
         text = QCoreApplication.translate("QMdiSubWindow", "Minimize")
         self.minimise = last.addAction(text, window.showMinimized)

@@ -86,9 +86,6 @@ class Window(QWidget):
     remove_requested = Signal(list)  # of ids of deleted conversations
     models_restored = Signal(list)  # of TrashedModel
     models_removed = Signal(list)  # of TrashedModel
-    preferences_made = Signal(object)  # Preferences
-    library_made = Signal(object)  # LibraryPage
-    presets_made = Signal(object)  # PresetsPage
     performance_opened = Signal()  # its page is shown, or has something new to show
 
     def __init__(self, states: States, settings: Callable[[], Settings]) -> None:
@@ -109,14 +106,14 @@ class Window(QWidget):
         self._has_painted = False
         self.actions_by_id: dict[str, QAction] = {}
         self._settings = settings
-        self._library: LibraryPage | None = None  # created on demand
+        self.library = PageOpener(self._make_library, self)
         self.trash = PageOpener(self._make_trash, self)
         self.archive = PageOpener(self._make_archive, self)
         self.performance = PageOpener(self._make_performance, self)
         self.connections = PageOpener(self._make_connections, self)
         self.collections = PageOpener(self._make_collections, self)
-        self.presets: PresetsPage | None = None  # created on demand
-        self.preferences: Preferences | None = None  # created on demand: it takes 0.25 s
+        self.presets = PageOpener(self._make_presets, self)
+        self.preferences = PageOpener(self._make_preferences, self)
         self.placement = Placement(self)
         self._make_parts()
         self._lay_out()
@@ -182,14 +179,14 @@ class Window(QWidget):
         self.transcript.zoom_requested.connect(self.zoom_requested)
         self.transcript.details_requested.connect(self._open_details)
         top.model_button.clicked.connect(self.open_picker)
-        top.library_button.clicked.connect(self.toggle_library)
+        top.library_button.clicked.connect(self.library.toggle)
         top.panel_button.clicked.connect(self.toggle_panel)
-        top.settings_button.clicked.connect(self.toggle_settings)
+        top.settings_button.clicked.connect(self.preferences.toggle)
         top.keys_button.clicked.connect(self.shortcuts_card.open_centred)
         top.show_button.clicked.connect(self.toggle_sidebar)
         self.picker.chosen.connect(self._choose_model)
         self.picker.open_requested.connect(self.open_file)
-        self.picker.browse_requested.connect(self.open_library)
+        self.picker.browse_requested.connect(self.library.open)
         self.picker.elsewhere_requested.connect(self.open_engines)
         self.picker.unload_requested.connect(self.picker_card.close_card)
         self.picker.resized.connect(self._fit_picker)
@@ -200,13 +197,13 @@ class Window(QWidget):
         self.prompts.inserted.connect(self._insert_prompt)
         self.prompts.resized.connect(self._fit_prompts)
         self.chat.empty_view.open_requested.connect(self.open_file)
-        self.chat.empty_view.browse_requested.connect(self.open_library)
+        self.chat.empty_view.browse_requested.connect(self.library.open)
         self.chat.empty_view.elsewhere_requested.connect(self.open_engines)
         self.sidebar.preset_button.clicked.connect(
             lambda: self.preset_menu.open_below(self.sidebar.preset_button)
         )
-        self.preset_menu.manage_requested.connect(self.toggle_presets)
-        self.chat.empty_view.chips.manage_requested.connect(self.toggle_presets)
+        self.preset_menu.manage_requested.connect(self.presets.toggle)
+        self.chat.empty_view.chips.manage_requested.connect(self.presets.toggle)
         chat, chip = self.chat, self.composer.chip
         self._states.chat_settings.changed.connect(self._show_settings)
         chat.status_line.policy_requested.connect(partial(self.open_panel, "policy"))
@@ -233,7 +230,7 @@ class Window(QWidget):
             "undo": self.undo_requested.emit,
             "search": self.search,
             "prompts": self.open_prompts,
-            "presets": self.toggle_presets,
+            "presets": self.presets.toggle,
             "collections": self.collections.toggle,
             "find": self.open_find,
             "find_next": partial(self.chat.find_again, forward=True),
@@ -245,12 +242,12 @@ class Window(QWidget):
             "attach": partial(self._on_chat, self.attaching.choose_files),
             "attach_folder": partial(self._on_chat, self.attaching.choose_folder),
             "panel": self.toggle_panel,
-            "library": self.toggle_library,
+            "library": self.library.toggle,
             "adapters": self.toggle_adapters,
             "zoom_in": partial(self.zoom_requested.emit, 1),
             "zoom_out": partial(self.zoom_requested.emit, -1),
             "zoom_reset": partial(self.zoom_requested.emit, 0),
-            "settings": self.toggle_settings,
+            "settings": self.preferences.toggle,
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
             "performance": self.performance.toggle,
@@ -311,78 +308,12 @@ class Window(QWidget):
         self.open_picker()
         self._again = message_id
 
-    @property
-    def library(self) -> LibraryPage:
-        """The model library; creates it on first use."""
-        if self._library is None:
-            from app.ui.library.page import LibraryPage
-
-            self._library = LibraryPage(self._state, self._states.library)
-            self.add_page(self._library)
-            self.library_made.emit(self._library)
-        return self._library
-
-    def open_library(self) -> None:
-        """Show the model library instead of the conversation."""
-        self.show_page(self.library)
-
-    def open_settings(self) -> Preferences:
-        """Show the settings page instead of the conversation; creates it on first use."""
-        if self.preferences is None:
-            from app.ui.settings.page import Preferences
-
-            states, settings = self._states, self._settings()
-            self.preferences = Preferences(
-                settings, states.sessions, states.connections, states.gpu, states.updates
-            )
-            self.preferences.performance_requested.connect(self.performance.toggle)
-            self.preferences.connections_requested.connect(self.connections.toggle)
-            self.add_page(self.preferences)
-            self.preferences_made.emit(self.preferences)
-        self.show_page(self.preferences)
-        return self.preferences
-
     def close_page(self) -> None:
         """Show the conversation, if another page is shown."""
         self.picker_card.close_card()
         if self.shown_page is not self.chat:
             self.show_page(self.chat)
             self.composer.setFocus()
-
-    def toggle_library(self) -> None:
-        """Switch between the model library and the conversation."""
-        if self.shown_page is self.library:
-            self.close_page()
-        else:
-            self.open_library()
-
-    def toggle_settings(self) -> None:
-        """Switch between the settings and the conversation."""
-        if self.shown_page is self.preferences:
-            self.close_page()
-        else:
-            self.open_settings()
-
-    def open_presets(self, id: int | None = None) -> None:
-        """Show the page of presets, or the editor of one; creates it on first use."""
-        if self.presets is None:
-            from app.ui.presets.page import PresetsPage
-
-            self.presets = PresetsPage(self._states.presets)
-            self.add_page(self.presets)
-            self.presets_made.emit(self.presets)
-        self.show_page(self.presets)
-        if id is None:
-            self.presets.show_all()
-        else:
-            self.presets.show_preset(id)
-
-    def toggle_presets(self) -> None:
-        """Switch between the presets and the conversation."""
-        if self.shown_page is self.presets:
-            self.close_page()
-        else:
-            self.open_presets()
 
     def open_engines(self) -> None:
         """Show the connections at the engines elsewhere."""
@@ -459,6 +390,27 @@ class Window(QWidget):
         self.sidebar_toggled.emit(self._wants_sidebar)
 
     # --- pages ----------------------------------------------------------------------------------
+
+    def _make_library(self) -> LibraryPage:
+        from app.ui.library.page import LibraryPage
+
+        return LibraryPage(self._state, self._states.library)
+
+    def _make_presets(self) -> PresetsPage:
+        from app.ui.presets.page import PresetsPage
+
+        return PresetsPage(self._states.presets)
+
+    def _make_preferences(self) -> Preferences:
+        from app.ui.settings.page import Preferences
+
+        states, settings = self._states, self._settings()
+        page = Preferences(
+            settings, states.sessions, states.connections, states.gpu, states.updates
+        )
+        page.performance_requested.connect(self.performance.toggle)
+        page.connections_requested.connect(self.connections.toggle)
+        return page
 
     def _make_trash(self) -> TrashPage:
         from app.ui.chat.sidebar.trash import TrashPage
@@ -606,7 +558,7 @@ class Window(QWidget):
 
     def _field_for(self, widget: QWidget) -> Field | None:
         """The text field that a key typed in another widget goes to."""
-        library, chat = self._library, self.shown_page is self.chat
+        library, chat = self.library.page, self.shown_page is self.chat
         parts = (self.chat, self.sidebar, self.top_bar) if chat else ()
         for place, field in (
             (self.picker, self.picker.search),

@@ -52,20 +52,20 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "open": len(window.findChildren(QFileDialog)),
         "attach": len(window.findChildren(QFileDialog)),
         "attach_folder": len(window.findChildren(QFileDialog)),
-        "library": window.library.isVisible(),
+        "library": window.library.page is not None,
         "adapters": window.panel.is_open,
         "sidebar": window.sidebar.isVisible(),
         "zoom_in": stage.controller.settings.zoom,
         "zoom_out": stage.controller.settings.zoom,
         "zoom_reset": stage.controller.settings.zoom,
-        "settings": window.preferences is not None,
+        "settings": window.preferences.page is not None,
         "theme": stage.theme.choice,
         "performance": window.performance.page is not None,
         "collections": window.collections.page is not None,
         "connections": window.connections.page is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
         "prompts": window.prompts_card.isVisible(),
-        "presets": window.presets is not None,
+        "presets": window.presets.page is not None,
         "quit": quits,
     }
 
@@ -112,8 +112,8 @@ def test_no_key_is_one_that_enters_characters_on_windows(stage: Stage) -> None:
         stage.window,
         Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier,
     )
-    stage.window.open_settings()
-    stage.window.open_library()
+    stage.window.preferences.open()
+    stage.window.library.open()
     keys = [key for action in window.findChildren(QAction) for key in action.shortcuts()]
     keys += [key for each in window.findChildren(QShortcut) for key in QShortcut.keys(each)]
     assert len(keys) >= len(ACTIONS)

@@ -221,7 +221,7 @@ def test_with_everything_off_no_socket_leaves_this_computer_or_listens(tmp_path:
         "start = C.start\n"
         "def pages():\n"
         "    w = next(each for each in QApplication.topLevelWidgets() if hasattr(each, 'chat'))\n"
-        "    w.open_library(); w.open_settings(); w.connections.toggle(); w.open_picker()\n"
+        "    w.library.open(); w.preferences.open(); w.connections.toggle(); w.open_picker()\n"
         "    assert w.connections.page.isVisible(); print('opened', flush=True)\n"
         "    QTimer.singleShot(1500, w.quit)\n"
         "def begin(self, model=None):\n"
@@ -305,8 +305,10 @@ def test_the_first_paint_waits_for_no_controller_and_no_page_that_is_not_shown(
     assert within(names, ("sqlite3", *OF_OTHERS)) == set()
     assert within(names, ("app.chat",)) == {
         "app.chat",
-        "app.chat.settings.builtin_presets",
+        "app.chat.models",
         "app.chat.models.model_loader",
+        "app.chat.settings",
+        "app.chat.settings.builtin_presets",
     }
     for name in (*NOT_BEFORE_THE_FIRST_PAINT, *NOT_WITH_THE_CONTROLLER):
         place = ROOT / name.replace(".", "/")

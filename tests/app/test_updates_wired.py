@@ -50,7 +50,7 @@ def test_a_click_asks_gets_and_is_listed_as_a_contact(
     stage: Stage, server: UpdateServer, tmp_path: Path
 ) -> None:
     server.release("9.0.0", deb=b"package" * 1000)
-    section = stage.window.open_settings().about.updates
+    section = stage.window.preferences.open().about.updates
     stage.wait_until_idle()
     assert server.requests == []
     section.check.click()
@@ -70,7 +70,7 @@ def test_a_click_asks_gets_and_is_listed_as_a_contact(
 
 
 def test_the_switch_is_saved(stage: Stage) -> None:
-    section = stage.window.open_settings().about.updates
+    section = stage.window.preferences.open().about.updates
     section.weekly.switch.click()
     assert stage.controller.settings.check_updates
     section.weekly.switch.click()
@@ -80,7 +80,7 @@ def test_the_switch_is_saved(stage: Stage) -> None:
 def test_notices_lead_to_the_notes_and_to_the_newer_version(stage: Stage) -> None:
     stage.state.set_notice(NEWS_NOTICE, Notice("Tokonoma is now version 9.", "", "What is new"))
     stage.window.banners.shown[NEWS_NOTICE].action.click()
-    page = stage.window.preferences
+    page = stage.window.preferences.page
     assert page is not None
     assert stage.window.shown_page is page
     assert page.notes is not None

@@ -20,9 +20,9 @@ from stage import Stage, flush, until
 
 def opened(stage: Stage) -> Preferences:
     """The settings page, which is created on first use."""
-    stage.window.open_settings()
-    assert stage.window.preferences is not None
-    return stage.window.preferences
+    stage.window.preferences.open()
+    assert stage.window.preferences.page is not None
+    return stage.window.preferences.page
 
 
 def test_setting_changed_on_the_page_is_applied_and_saved(stage: Stage) -> None:
@@ -142,29 +142,29 @@ REQUESTS: tuple[tuple[str, tuple[object, ...], str], ...] = (
     ("chat.search_model_line.get_requested", (), "encoder.get"),
     ("composer.file_retried", (3,), "attachments.retry"),
     ("composer.file_reloaded", (3,), "attachments.reload"),
-    ("library.cancel_load_requested", (), "model_use.cancel_load"),
-    ("library.unload_requested", (), "unload_model"),
-    ("library.pause_requested", (3,), "library.downloads.pause"),
-    ("library.resume_requested", (3,), "library.downloads.resume"),
-    ("library.cancel_requested", (3,), "library.cancel"),
-    ("library.retry_requested", (3,), "library.downloads.retry"),
-    ("library.unlink_requested", (MODEL,), "library.model_index.unlink"),
-    ("library.folder_removed", (MODEL,), "library.model_index.remove_folder"),
-    ("library.files_dropped", ((MODEL,),), "library.open_files"),
-    ("library.searched", ("words",), "library.hub.search"),
-    ("library.repository_opened", ("a/b",), "library.hub.open"),
-    ("library.line_closed", (), "library.close_line"),
+    ("library.page.cancel_load_requested", (), "model_use.cancel_load"),
+    ("library.page.unload_requested", (), "unload_model"),
+    ("library.page.pause_requested", (3,), "library.downloads.pause"),
+    ("library.page.resume_requested", (3,), "library.downloads.resume"),
+    ("library.page.cancel_requested", (3,), "library.cancel"),
+    ("library.page.retry_requested", (3,), "library.downloads.retry"),
+    ("library.page.unlink_requested", (MODEL,), "library.model_index.unlink"),
+    ("library.page.folder_removed", (MODEL,), "library.model_index.remove_folder"),
+    ("library.page.files_dropped", ((MODEL,),), "library.open_files"),
+    ("library.page.searched", ("words",), "library.hub.search"),
+    ("library.page.repository_opened", ("a/b",), "library.hub.open"),
+    ("library.page.line_closed", (), "library.close_line"),
     ("panel.content.adapters.removed", (1,), "adapters.remove"),
     ("panel.content.adapters.cleared", (), "adapters.clear"),
     ("panel.content.adapters.moved", (1, 0), "adapters.move"),
-    ("preferences.given_up", ("top_k",), "reset_sampling"),
-    ("preferences.gpu.get_requested", (), "gpu_support.get"),
-    ("preferences.gpu.stop_requested", (), "gpu_support.stop"),
-    ("preferences.gpu.retry_requested", (), "gpu_support.retry"),
-    ("preferences.gpu.remove_requested", (), "gpu_support.remove"),
-    ("preferences.about.updates.stop_requested", (), "updates.stop_getting"),
-    ("preferences.about.updates.install_requested", (), "updates.install"),
-    ("preferences.about.updates.removal_requested", (MODEL,), "updates.remove_leftover"),
+    ("preferences.page.given_up", ("top_k",), "reset_sampling"),
+    ("preferences.page.gpu.get_requested", (), "gpu_support.get"),
+    ("preferences.page.gpu.stop_requested", (), "gpu_support.stop"),
+    ("preferences.page.gpu.retry_requested", (), "gpu_support.retry"),
+    ("preferences.page.gpu.remove_requested", (), "gpu_support.remove"),
+    ("preferences.page.about.updates.stop_requested", (), "updates.stop_getting"),
+    ("preferences.page.about.updates.install_requested", (), "updates.install"),
+    ("preferences.page.about.updates.removal_requested", (MODEL,), "updates.remove_leftover"),
 )
 
 
@@ -181,8 +181,8 @@ def test_requests_reach_the_controller(
         monkeypatch.setattr(type(attrgetter(owner)(stage)), name, recorded(method))
     made = Stage(tmp_path / "recorded")
     try:
-        made.window.open_library()
-        made.window.open_settings()
+        made.window.library.open()
+        made.window.preferences.open()
         made.window.open_panel("adapters")
         for signal, given, _ in REQUESTS:
             attrgetter(signal)(made.window).emit(*given)

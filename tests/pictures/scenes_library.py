@@ -454,10 +454,10 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 
     def play(stage: Stage) -> None:
         stage.start()
-        stage.window.open_library()
+        stage.window.library.open()
         for _ in range(3):  # a finished job may queue another
             wait_for_files(stage)
-        scene(stage.states.chat, stage.states.library, stage.window.library)
+        scene(stage.states.chat, stage.states.library, stage.window.library.page)
         flush()
 
     return play

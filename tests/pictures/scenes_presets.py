@@ -41,20 +41,20 @@ def page(stage: Stage) -> None:
     presets.save(ADA)
     stage.controller.change_settings(new_chat_preset=1)
     presets.set_for_model(MODEL, 4)
-    stage.window.open_presets()
+    stage.window.presets.open()
     presets.delete(6)
     flush()
 
 
 def editor(stage: Stage) -> None:
     page(stage)
-    stage.window.open_presets(ADA.id)
+    stage.window.presets.open().show_preset(ADA.id)
     flush()
 
 
 def editor_below(stage: Stage) -> None:
     editor(stage)
-    shown = stage.window.presets
+    shown = stage.window.presets.page
     assert shown is not None
     shown.editor.parts["adapters"].switch.setFocus()
     area = shown.editor.parentWidget().parentWidget().parentWidget()

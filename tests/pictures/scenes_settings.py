@@ -37,12 +37,12 @@ def page(stage: Stage, **changed: object) -> Preferences:
     """Open the settings page, with the given settings changed."""
     stage.ready(MODEL)
     stage.controller.change_settings(**changed)
-    stage.window.open_settings()
+    stage.window.preferences.open()
     stage.wait_until_idle()
     stage.states.sessions.set_saved(SavedSnapshots(1_236_000_000))
     flush()
-    assert stage.window.preferences is not None
-    return stage.window.preferences
+    assert stage.window.preferences.page is not None
+    return stage.window.preferences.page
 
 
 def scroll_to(preferences: Preferences, group: str) -> None:
@@ -72,10 +72,10 @@ def settings_recommended(stage: Stage) -> None:
     stage.wait_until_idle()
     stage.controller.library.defaults.change(MODEL, ModelDefaults(min_p=0.1))
     stage.controller.change_settings(top_k=40)
-    stage.window.open_settings()
+    stage.window.preferences.open()
     stage.wait_until_idle()
-    assert stage.window.preferences is not None
-    scroll_to(stage.window.preferences, "answers")
+    assert stage.window.preferences.page is not None
+    scroll_to(stage.window.preferences.page, "answers")
 
 
 def settings_model(stage: Stage) -> None:

@@ -43,9 +43,9 @@ def import_progress(stage: Stage) -> None:
 
 def settings_storage(stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.window.toggle_settings()
+    stage.window.preferences.toggle()
     flush()
-    page = stage.window.preferences
+    page = stage.window.preferences.page
     assert page is not None
     page.view.ensureWidgetVisible(page.storage.chats.export_button, 0, 200)
     flush()
@@ -54,7 +54,7 @@ def settings_storage(stage: Stage) -> None:
 def export_menu(stage: Stage) -> None:
     """The formats of "Export all chats"."""
     settings_storage(stage)
-    page = stage.window.preferences
+    page = stage.window.preferences.page
     assert page is not None
     show_menu(stage, page.storage.chats.formats, page.storage.chats.export_button)
 

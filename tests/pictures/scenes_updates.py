@@ -98,13 +98,13 @@ def updates_narrow(stage: Stage) -> None:
 
 def updates_notes(stage: Stage) -> None:
     _show(stage, UpdateStatus()).show_notes(_NOTES)
-    until(lambda: not stage.window.preferences.notes.text.working)  # type: ignore[union-attr]
+    until(lambda: not stage.window.preferences.page.notes.text.working)  # type: ignore[union-attr]
     flush()
 
 
 def updates_own_notes(stage: Stage) -> None:
     _show(stage, UpdateStatus()).show_notes()
-    until(lambda: not stage.window.preferences.notes.text.working)  # type: ignore[union-attr]
+    until(lambda: not stage.window.preferences.page.notes.text.working)  # type: ignore[union-attr]
     flush()
 
 

@@ -131,9 +131,9 @@ def test_the_settings_page_shows_what_answers_use(stage: Stage) -> None:
     stage.start(FAKE)
     stage.engine.finish_load(sampling=Sampling(temperature=0.35))
     stage.wait_until_idle()
-    stage.window.open_settings()
+    stage.window.preferences.open()
     stage.wait_until_idle()
-    page = stage.window.preferences
+    page = stage.window.preferences.page
     assert page is not None
     row = page.rows["temperature"]
 

@@ -28,14 +28,14 @@ def stage(qtbot: QtBot, tmp_path: Path, hub: Hub) -> Iterator[Stage]:
     made = Stage(tmp_path, settings=Settings(hub_endpoint=hub.endpoint))
     made.window.resize(1080, 900)
     made.start()
-    made.window.open_library()
+    made.window.library.open()
     until(lambda: made.states.library.searched)
     yield made
     made.close()
 
 
 def row(stage: Stage, name: str) -> LibraryRow | None:
-    rows = stage.window.library.findChildren(LibraryRow)
+    rows = stage.window.library.page.findChildren(LibraryRow)
     return next((each for each in rows if each.isVisible() and each.view.name == name), None)
 
 
@@ -62,7 +62,7 @@ def test_from_a_pasted_link_to_a_model_in_use(
 ) -> None:
     content = tiny.write(tmp_path / "tiny.gguf", format="Q8_0").read_bytes()
     hub.put("owner/name/Tiny-Model-Q8_0.gguf", content)
-    page = stage.window.library
+    page = stage.window.library.page
     qtbot.keyClicks(page.search, f"{hub.endpoint}/owner/name")
     qtbot.keyClick(page.search, Qt.Key.Key_Return)
     offered = appeared(stage, "Q8_0")
@@ -77,7 +77,7 @@ def test_from_a_pasted_link_to_a_model_in_use(
     click(qtbot, here.action)
     assert stage.engine.load.path == models_folder() / "Tiny-Model-Q8_0.gguf"
     assert stage.window.chat.isVisible()  # the chat comes back
-    stage.window.open_library()
+    stage.window.library.open()
     stage.engine.progress(0.5)
     stage.drain()
     flush()
@@ -95,7 +95,7 @@ def test_interrupted_download_resumes_at_its_offset(
     content = tiny.write(tmp_path / "tiny.gguf", hidden=256).read_bytes()
     hub.put("owner/name/Tiny-F32.gguf", content)
     hub.faults.append(Fault(reset_after=len(content) // 2))
-    page = stage.window.library
+    page = stage.window.library.page
     qtbot.keyClicks(page.search, "owner/name")
     qtbot.keyClick(page.search, Qt.Key.Key_Return)
     click(qtbot, appeared(stage, "F32").action)
@@ -112,7 +112,7 @@ def test_deletion_on_the_page_can_be_undone(qtbot: QtBot, stage: Stage, tmp_path
     choose(appeared(stage, "one"), Verb.DELETE)
     until(lambda: row(stage, "one") is None)
     assert not (folder / "one.gguf").exists()
-    click(qtbot, stage.window.library.news_link)
+    click(qtbot, stage.window.library.page.news_link)
     appeared(stage, "one")
     assert (folder / "one.gguf").is_file()
 
@@ -126,7 +126,7 @@ def test_model_is_loaded_with_its_own_context(qtbot: QtBot, stage: Stage, tmp_pa
     until(lambda: stage.states.library.installed[0].state is FileState.GOOD)
     flush()
     choose(found, Verb.DEFAULTS)
-    card = stage.window.library.card
+    card = stage.window.library.page.card
     assert card.isVisible()
     qtbot.keyClicks(card.fields["context"], "1024")
     click(qtbot, card.precisions[CacheType.Q8_0])

@@ -46,8 +46,8 @@ def test_the_system_takes_three_entries_by_their_role(stage: Stage) -> None:
 def test_about_and_minimise_work(stage: Stage) -> None:
     bar = MenuBar(stage.window)
     bar.about.trigger()
-    assert stage.window.preferences is not None
-    assert stage.window.shown_page is stage.window.preferences
+    assert stage.window.preferences.page is not None
+    assert stage.window.shown_page is stage.window.preferences.page
     assert bar.minimise.shortcut() == QKeySequence("Ctrl+M")
     bar.minimise.trigger()
     assert stage.window.isMinimized()

@@ -45,10 +45,8 @@ def test_choosing_the_current_conversation_closes_the_page(
 
 def test_the_titles_of_all_pages_look_alike(stage: Stage) -> None:
     window = stage.window
-    window.open_library()
-    window.open_settings()
-    window.open_presets()
-    for page in ("trash", "archive", "performance", "connections", "collections"):
+    pages = ("trash", "archive", "performance", "connections", "collections")
+    for page in (*pages, "library", "preferences", "presets"):
         getattr(window, page).open()
     fonts = {
         page.accessibleName(): title.font()

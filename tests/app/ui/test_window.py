@@ -305,9 +305,9 @@ def test_buttons_lead_where_their_keys_do(stage: Stage, monkeypatch: pytest.Monk
     window, top = stage.window, stage.window.top_bar
     chat = window.shown_page
     top.library_button.click()
-    assert window.shown_page is window.library
+    assert window.shown_page is window.library.page
     top.settings_button.click()
-    assert window.shown_page is window.preferences
+    assert window.shown_page is window.preferences.page
     top.settings_button.click()
     assert window.shown_page is chat
     for button, card in (
@@ -323,7 +323,7 @@ def test_buttons_lead_where_their_keys_do(stage: Stage, monkeypatch: pytest.Monk
     top.show_button.click()
     assert not window.sidebar.isHidden()
     window.chat.empty_view.browse_requested.emit()
-    assert window.shown_page is window.library
+    assert window.shown_page is window.library.page
 
 
 def test_narrow_window_hides_the_sidebar_and_wide_one_shows_it(stage: Stage) -> None:

@@ -258,7 +258,7 @@ def test_a_chat_with_a_greeting_keeps_the_name_of_its_preset(stage: Stage) -> No
 
 
 def test_the_settings_page_has_the_setting(stage: Stage) -> None:
-    stage.window.open_settings()
+    stage.window.preferences.open()
     flush()
     stage.controller.change_settings(model_titles="off")
     ask(stage)

@@ -153,9 +153,9 @@ def test_deleting_snapshots_keeps_the_conversations(runs: Runs) -> None:
     ask(stage)
     stage = runs.start()
     assert snapshots_size() > 0
-    stage.window.open_settings()
-    assert stage.window.preferences is not None
-    button = stage.window.preferences.storage.saved.button
+    stage.window.preferences.open()
+    assert stage.window.preferences.page is not None
+    button = stage.window.preferences.page.storage.saved.button
     until(button.isEnabled)
     button.click()
     until(lambda: not snapshots_size())

@@ -242,9 +242,9 @@ def test_the_promise_of_the_settings_names_engines_elsewhere(
     wide: Stage, directory: Directory
 ) -> None:
     wide.start()
-    wide.window.open_settings()
-    assert wide.window.preferences is not None
-    about = wide.window.preferences.about
+    wide.window.preferences.open()
+    assert wide.window.preferences.page is not None
+    about = wide.window.preferences.page.about
     assert about.promise.text().startswith("Nothing you type")
     wide.controller.network.connections.save(EngineEdit("", "", "https://gpu.example"))
     wide.wait_until_idle()

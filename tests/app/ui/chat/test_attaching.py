@@ -107,7 +107,7 @@ def test_a_drop_on_the_field_is_the_drop_on_the_window(stage: Stage, tmp_path: P
 
 def test_files_stay_while_the_settings_are_open(stage: Stage, tmp_path: Path) -> None:
     attach(stage, tmp_path, "a.txt")
-    stage.window.open_settings()
+    stage.window.preferences.open()
     stage.window.close_page()
     assert chips(stage) == ["a.txt"]
 
@@ -115,7 +115,7 @@ def test_files_stay_while_the_settings_are_open(stage: Stage, tmp_path: Path) ->
 def test_a_drop_on_the_settings_shows_the_chat(stage: Stage, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("x", encoding="utf-8")
-    stage.window.open_settings()
+    stage.window.preferences.open()
     stage.window.drops.files_dropped.emit([path])
     assert stage.window.chat.isVisible()
     until(lambda: chips(stage) == ["a.txt"])

@@ -66,7 +66,7 @@ def test_f2_edits_it_without_the_sidebar(qtbot: QtBot, stage: Stage, title: Chat
 
 def test_other_pages_and_new_chats_show_no_title(stage: Stage, title: ChatTitle) -> None:
     assert title.isVisible()
-    stage.window.open_library()
+    stage.window.library.open()
     assert title.isHidden()
     stage.window.close_page()
     assert title.isVisible()

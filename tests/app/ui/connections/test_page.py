@@ -436,9 +436,9 @@ def test_every_control_can_be_reached_and_has_a_name(
 def test_escape_goes_back_to_the_chat(qtbot: QtBot, stage: Stage, page: ConnectionsPage) -> None:
     qtbot.keyClick(page, Qt.Key.Key_Escape)
     assert stage.window.chat.isVisible()
-    stage.window.open_settings()
-    assert stage.window.preferences is not None
-    stage.window.preferences.connections_button.click()
+    stage.window.preferences.open()
+    assert stage.window.preferences.page is not None
+    stage.window.preferences.page.connections_button.click()
     assert page.isVisible()
 
 

@@ -330,8 +330,8 @@ def test_the_axis_ends_at_a_round_number(value: float, top: float) -> None:
 
 def test_the_settings_page_leads_to_it(qtbot: QtBot, stage: Stage) -> None:
     stage.ready(MODEL)
-    stage.window.open_settings()
-    assert stage.window.preferences is not None
-    qtbot.mouseClick(stage.window.preferences.about.performance, Qt.MouseButton.LeftButton)
+    stage.window.preferences.open()
+    assert stage.window.preferences.page is not None
+    qtbot.mouseClick(stage.window.preferences.page.about.performance, Qt.MouseButton.LeftButton)
     assert stage.window.performance.page is not None
     assert stage.window.performance.page.isVisible()

@@ -31,10 +31,10 @@ def stage(qtbot: QtBot, tmp_path: Path) -> Iterator[Stage]:
 
 
 def opened(stage: Stage, id: int | None = None) -> PresetsPage:
-    stage.window.open_presets(id)
+    page = stage.window.presets.open()
+    if id is not None:
+        page.show_preset(id)
     flush()
-    page = stage.window.presets
-    assert page is not None
     return page
 
 
@@ -49,7 +49,7 @@ def actions(menu: QMenu) -> dict[str, object]:
 def test_keys_choose_edit_and_delete(stage: Stage, qtbot: QtBot) -> None:
     stage.window.actions_by_id["presets"].trigger()
     flush()
-    page = stage.window.presets
+    page = stage.window.presets.page
     assert page is not None
     assert rows(page)[1] == "Translator\nTranslates what you send"
     assert not page.restore_button.isVisible()
@@ -109,7 +109,7 @@ def test_a_chat_becomes_a_preset(stage: Stage) -> None:
     stage.controller.chat_settings.change_shown(settings)
     stage.window.preset_menu.save_requested.emit()
     flush()
-    page, made = stage.window.presets, stage.states.presets.presets[-1]
+    page, made = stage.window.presets.page, stage.states.presets.presets[-1]
     assert page is not None
     assert page.editor.shown == made.id
     assert made.settings == settings
@@ -160,7 +160,7 @@ def test_the_menu_begins_applies_and_saves(stage: Stage) -> None:
     settings = stage.state.settings(stage.state.current)
     assert settings == replace(begin(built_in()[4]), model=settings.model)  # the chat keeps its own
     actions(stage.window.preset_menu.menu())["All presets…"].trigger()  # type: ignore[attr-defined]
-    assert stage.window.presets is not None
+    assert stage.window.presets.page is not None
 
 
 def test_a_chip_marks_the_preset_of_the_new_chat(stage: Stage, qtbot: QtBot) -> None:
@@ -174,8 +174,8 @@ def test_a_chip_marks_the_preset_of_the_new_chat(stage: Stage, qtbot: QtBot) -> 
     stage.controller.presets.delete(3)
     assert 3 not in chips.chips
     chips.more_button.click()
-    assert stage.window.presets is not None
-    assert stage.window.presets.isVisible()
+    assert stage.window.presets.page is not None
+    assert stage.window.presets.page.isVisible()
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

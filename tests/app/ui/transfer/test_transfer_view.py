@@ -111,9 +111,9 @@ def test_the_menu_of_a_chat_exports_and_copies(stage: Stage) -> None:
 
 def test_the_settings_page_leads_to_import_and_export(stage: Stage) -> None:
     stage.start()
-    stage.window.toggle_settings()
+    stage.window.preferences.toggle()
     flush()
-    page = stage.window.preferences
+    page = stage.window.preferences.page
     assert page is not None
     found: list[object] = []
     for signal in (page.storage.import_requested, page.storage.import_folder_requested):

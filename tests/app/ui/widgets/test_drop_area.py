@@ -47,8 +47,8 @@ def test_what_a_drop_does(stage: Stage, tmp_path: Path, names: list[str], senten
 
 def test_the_models_page_opens_what_is_dropped(stage: Stage, tmp_path: Path) -> None:
     stage.start()
-    stage.window.open_library()
-    area = stage.window.library.drop_area
+    stage.window.library.open()
+    area = stage.window.library.page.drop_area
     area.show_models([tmp_path])
     assert area.sentence() == f"Drop to open {tmp_path.name}"
 

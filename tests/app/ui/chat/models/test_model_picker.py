@@ -78,7 +78,7 @@ def test_a_model_larger_than_the_memory_is_marked(stage: Stage) -> None:
 def test_a_model_that_runs_from_the_disk_says_so_once_loaded(stage: Stage) -> None:
     stage.start()
     stage.controller.load_model(MODEL)
-    stage.engine.finish_load("Large", paged=20)
+    stage.engine.finish_load("Large", offloaded=20)
     stage.drain()
     notice = stage.state.notices["model"]
     assert notice.sentence.startswith("Large does not fit in memory.")
@@ -254,7 +254,7 @@ def test_browse_button_opens_the_models_page(qtbot: QtBot, stage: Stage) -> None
     stage.start()
     stage.window.open_picker()
     qtbot.mouseClick(stage.window.picker.browse_button, Qt.MouseButton.LeftButton)
-    assert stage.window.library.isVisible()
+    assert stage.window.library.page.isVisible()
     assert stage.window.picker_card.isHidden()
     stage.wait_for_animations()
 

@@ -561,8 +561,8 @@ def test_tab_reaches_the_buttons_of_the_presets_before_their_list(
     filled: Filled, qtbot: QtBot
 ) -> None:
     window = filled.stage.window
-    window.open_presets()
-    page = window.presets
+    window.presets.open()
+    page = window.presets.page
     assert page is not None
     window.top_bar.panel_button.setFocus()
     reached = []
