@@ -87,7 +87,6 @@ _OPENAI = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    429: "rate_limit_error",
     501: "not_supported_error",
     503: "unavailable_error",
 }
@@ -96,7 +95,6 @@ _ANTHROPIC = {
     403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",
-    429: "rate_limit_error",
     503: "overloaded_error",
 }
 # Faults of the server's machine or files, which no other request avoids.

@@ -454,6 +454,15 @@ def test_a_file_changed_on_disk_is_offered_again(stage: Stage, tmp_path: Path) -
     assert (read.part.text, read.changed) == ("Newest of all", False)
 
 
+def test_a_file_that_is_gone_has_not_changed(stage: Stage, tmp_path: Path) -> None:
+    path = _file(tmp_path, "a.txt", "What it says")
+    _attach(stage, path)
+    path.unlink()
+    stage.controller.attachments.check_changed()
+    _settle(stage)
+    assert not _of(stage)[0].changed
+
+
 def test_known_files_are_those_of_the_chat_the_newest_first(stage: Stage, tmp_path: Path) -> None:
     _attach(stage, _file(tmp_path, "a.txt", "A"), _file(tmp_path, "b.txt", "B"))
     stage.controller.send("Question")

@@ -210,6 +210,18 @@ def test_search(opened: Opened, qtbot: QtBot) -> None:
     assert search.count.text() == "Not found"
 
 
+def test_more_matches_leave_the_text_where_it_was_scrolled_to(opened: Opened) -> None:
+    opened.viewer.show_document(REPORT)
+    text = opened.card.text
+    last = text.shown_text.rindex("café")
+    matches = [(0, 4), (last, last + 4)]
+    text.set_matches(matches, 1)
+    assert text.viewport().rect().contains(text.cursorRect())
+    text.verticalScrollBar().setValue(0)
+    text.set_matches([(0, 4), (8, 9), (last, last + 4)], 2)
+    assert text.verticalScrollBar().value() == 0
+
+
 def test_going_to_a_page(opened: Opened) -> None:
     opened.viewer.show_document(REPORT)
     opened.card.pages.list.setCurrentRow(7)
