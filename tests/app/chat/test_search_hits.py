@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fakes import MODEL
 from stage import Stage
 
@@ -58,6 +60,21 @@ def test_result_opens_at_its_message(stage: Stage) -> None:
     spots = stage.window.transcript.finder.current_spots()
     assert spots is not None
     assert spots[0][0] == 1  # in the first answer, although the chat opens at its end
+
+
+def test_result_in_a_chat_of_an_earlier_run_opens_at_its_message(tmp_path: Path) -> None:
+    before = Stage(tmp_path)
+    before.ready(MODEL)
+    ask(before, "What is tea?", "A drink made of leaves. " * 200)
+    before.close()
+    again = Stage(tmp_path)
+    again.ready(MODEL)
+    again.controller.new_conversation()
+    search(again, "leaves")
+    open_first(again)
+    assert [message.text[:7] for message in again.state.messages] == ["What is", "A drink"]
+    assert count(again) == "1 of 200"
+    again.close()
 
 
 def test_result_in_another_branch_shows_that_branch(stage: Stage) -> None:
