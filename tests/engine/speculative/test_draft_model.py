@@ -93,6 +93,15 @@ def test_another_model_of_the_family_drafts(
     check(model, scheduler, beside(model, other), requests)
 
 
+def test_a_text_longer_than_the_context_of_its_draft_model_gets_no_drafts(
+    model: LoadedModel, scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    drafts = beside(model, model, context=64)
+    request = Request(prompt(20, 1), GREEDY, max_tokens=100)
+    assert check(model, scheduler, drafts, [request]) > 0
+    assert not caplog.records
+
+
 def test_a_draft_model_continues_a_conversation(model: LoadedModel, scheduler: Scheduler) -> None:
     """Its keys and values of the first turn are used again."""
     drafts = beside(model, model)
