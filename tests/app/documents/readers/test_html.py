@@ -68,6 +68,10 @@ PAGES = {
         "<table><tr><td>a<td>b<tr><td>c<td>d<tbody><tr><td>e<td>f</table>g",
         "| a | b |\n| --- | --- |\n| c | d |\n| e | f |\n\ng",
     ),
+    "end tag within a cell of what is around the table": (
+        "<div>x<table><tr><td>a</div> b<td>c<tr><td>d<td>e</table>y</div>z",
+        "x\n\n| a b | c |\n| --- | --- |\n| d | e |\n\ny\n\nz",
+    ),
     "nested tables": (
         "<table><tr><td><h2>Left</h2><td><table><tr><th>k<th>v<tr><td>1<td>2</table></table>",
         "## Left\n\n| k | v |\n| --- | --- |\n| 1 | 2 |",
