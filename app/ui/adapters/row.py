@@ -10,7 +10,7 @@ from PySide6.QtGui import (
     QKeyEvent,
     QMouseEvent,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.adapters import AdapterEntry
 from app.state.faults import explain
@@ -21,7 +21,7 @@ from app.ui.adapters.strength_slider import StrengthField, StrengthSlider
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import ElidedLabel, IconButton, label, set_margins, set_property
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.switch import Switch
 from engine import AdapterInfo
 
@@ -172,8 +172,7 @@ class AdapterRow(QFrame):
 
     def open_menu(self) -> None:
         """Open the menu of further actions; does not block."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         shown = not self.details.isHidden()
         words = tr("Hide details") if shown else tr("Details")
         menu.addAction(words, self.hide_details if shown else self.open_details)

@@ -17,7 +17,7 @@ from app.ui.adapters.strength_slider import StrengthField
 from app.ui.comparison.values import Mixes, Models, mix_name
 from app.ui.settings.fields import NumberField, Segments
 from app.ui.widgets.controls import TextButton, icon_after_text
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.switch import Switch
 from engine import Sampling
 
@@ -88,8 +88,7 @@ class MenuButton(TextButton):
 
     def menu_of_choices(self) -> QMenu:
         """The menu that a click opens."""
-        menu = QMenu(self.window())
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self.window())
         for value, name in self._choices:
             action = menu.addAction(_short(menu, name, 240), partial(self.picked.emit, value))
             action.setCheckable(True)

@@ -18,7 +18,7 @@ from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import SMALL, figures, font
 from app.ui.widgets import accessibility
 from app.ui.widgets.controls import TextButton, label, set_margins, set_property
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.wrap import WrapLayout
 
 
@@ -198,8 +198,7 @@ class FitLine(QFrame):
 
     def models_menu(self) -> QMenu:
         """The models that read it all, then all of them."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         fit = self._state.fit
         for each in fit.models if fit is not None else ():
             context = trn("{count} token", "{count} tokens", each.context)

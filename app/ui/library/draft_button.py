@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QMenu
 
 from app.system.translation import tr
 from app.ui.widgets.controls import TextButton, icon_after_text, label
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from engine import model_label
 
 _WIDTH = 200
@@ -51,8 +51,7 @@ class DraftButton(TextButton):
 
     def menu_of_models(self) -> QMenu:
         """The menu that a click opens."""
-        menu = QMenu(self.window())
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self.window())
         known = [path for path, _ in self._models]
         gone = [self._current] if self._current not in (None, *known) else []
         for path in (None, *known, *gone):

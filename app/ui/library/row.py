@@ -33,7 +33,7 @@ from app.ui.widgets.controls import (
     mirror_children,
     set_property,
 )
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 
 WIDE = 600  # pixels: in narrower rows the memory bar is below the text
 _PADDING = 11
@@ -298,8 +298,7 @@ class LibraryRow(_ListPart):
 
     def menu(self) -> QMenu:
         """A new menu of the row's further actions."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         for action in self.view.menu:
             entry = menu.addAction(action.text)
             entry.triggered.connect(lambda _checked=False, each=action: self.acted.emit(each))

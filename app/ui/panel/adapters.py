@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QWidget
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QWidget
 
 from app.state.adapters import AdapterState
 from app.state.chat import ModelPhase, State
@@ -16,7 +16,7 @@ from app.ui.adapters.list import AdapterList
 from app.ui.adapters.mixes import Mixes
 from app.ui.panel.section import Section
 from app.ui.widgets.controls import TextButton, align_text_at_end, align_text_at_start, label
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 
 _MAX_RECENT = 8  # files offered in the menu, most recently added first
 
@@ -119,8 +119,7 @@ class AdapterSection(Section):
 
     def open_menu(self) -> None:
         """Open the menu of recently added files and file choosers; does not block."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         menu.setToolTipsVisible(True)
         used = {entry.path for entry in self._adapters.stack}
         known = [each for each in reversed(self._adapters.known) if each.path not in used]

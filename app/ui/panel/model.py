@@ -18,7 +18,7 @@ from app.system.translation import isolated, tr
 from app.ui.panel.section import Section
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import TextButton, icon_after_text, label
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 
 _PADDING = 56  # pixels of the button beside its words
 
@@ -50,8 +50,7 @@ class ModelSection(Section):
 
     def menu_of_models(self) -> QMenu:
         """The menu that a click opens."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         chosen, names = self._settings.model, self._names()
         choices: list[tuple[str, ModelRef | None]] = [(tr("The model in use"), None)]
         choices += [(name, Local(path)) for path, name in names.items()]

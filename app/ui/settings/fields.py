@@ -29,7 +29,7 @@ from app.system.translation import LANGUAGES, number, tr
 from app.ui.theme.palette import Palette
 from app.ui.theme.theme import BODY, SMALL, figures, font
 from app.ui.widgets.controls import TextButton, icon_after_text, label, set_margins, set_property
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.units import typed_number
 
@@ -124,8 +124,7 @@ class ChoiceButton(TextButton):
 
     def menu_of_choices(self) -> QMenu:
         """The menu that a click opens."""
-        menu = QMenu(self.window())
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self.window())
         for choice, words in self._words.items():
             action = menu.addAction(words, partial(self._pick, choice))
             action.setCheckable(True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.system.translation import tr
+from app.ui.widgets.menus import new_menu
 
 
 def make(
@@ -30,8 +30,7 @@ def make(
     `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
     here, or not now. The menu deletes itself when it is closed.
     """
-    menu = QMenu(parent)
-    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    menu = new_menu(parent)
     selected = menu.addAction(tr("Copy"))
     selected.setEnabled(copy_selection is not None)
     if copy_selection is not None:

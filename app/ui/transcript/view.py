@@ -52,7 +52,7 @@ from app.ui.transcript.scroll import Scroller
 from app.ui.transcript.tools import Tools
 from app.ui.transcript.updates import Updates
 from app.ui.widgets import accessibility
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from engine import Role
 
 MARGIN = 24  # pixels left and right of the column, as in the composer
@@ -349,8 +349,7 @@ class Transcript(QAbstractScrollArea):
 
     def variants_menu(self, message_id: int) -> QMenu:
         """The ways to ask for an answer again."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         for how, text in (
             (AnswerAgain.SAME, tr("Answer again")),
             (AnswerAgain.SHORTER, tr("Shorter")),

@@ -7,6 +7,13 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
 
+def new_menu(parent: QWidget) -> QMenu:
+    """A menu that is deleted once it is closed."""
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    return menu
+
+
 def popup_below(menu: QMenu, widget: QWidget, area: QRect | None = None) -> None:
     """Open a menu below a widget, or an area of it, from the side where its text begins.
 

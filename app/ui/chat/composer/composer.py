@@ -20,7 +20,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextCursor,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.file_words import is_long
 from app.domain.parts import (
@@ -42,6 +42,7 @@ from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.theme import READING, font
 from app.ui.widgets.controls import IconButton, RoundButton, set_margins, set_property
+from app.ui.widgets.menus import new_menu
 from app.ui.widgets.message_field import MessageField
 from engine import Role
 
@@ -442,8 +443,7 @@ class Composer(QFrame):
             self._history.add(lambda: self.file_restored.emit(item, place))
 
     def _open_attach_menu(self, point: QPoint) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self)
         menu.addAction(tr("Attach files…"), self.attach_requested.emit)
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
         menu.addAction(tr("Collections…"), self.collections_requested.emit)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QFont, QHideEvent
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
@@ -17,7 +17,7 @@ from app.system.translation import tr
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, READING, SMALL, font
 from app.ui.widgets.controls import IconButton, TextButton, icon_after_text, label, set_margins
-from app.ui.widgets.menus import popup_below
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.plain_text import PlainTextField
 from app.ui.widgets.popover import Popover
 
@@ -132,8 +132,7 @@ class FolderCard(QWidget):
 
     def menu_of_presets(self) -> QMenu:
         """The menu of the presets that new chats can begin with."""
-        menu = QMenu(self.window())
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self.window())
         chosen = self._folder.preset if self._folder else None
         for number, name in ((None, tr("No preset")), *((p.id, p.name) for p in self._presets)):
             words = name.replace("&", "&&")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QModelIndex, QObject, Qt, Signal
+from PySide6.QtCore import QModelIndex, QObject, Signal
 from PySide6.QtWidgets import QListView, QMenu
 
 from app.domain.folders import in_order, inside
 from app.state.chat import State
 from app.system.translation import tr, trn
 from app.ui.transfer.menu import add_formats
+from app.ui.widgets.menus import new_menu
 
 
 class RowMenu(QObject):
@@ -40,8 +41,7 @@ class RowMenu(QObject):
 
     def make(self, index: QModelIndex, chats: Sequence[int], folders: Sequence[int]) -> QMenu:
         """The menu of the row at an index, for the selected chats and folders."""
-        menu = QMenu(self._view)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = new_menu(self._view)
         if folders and not chats and len(folders) == 1:
             self._add_folder(menu, folders[0])
         elif not folders:
