@@ -45,7 +45,7 @@ def streaming(number: int) -> Message:
 
 
 def wait_for_layout(view: Transcript, qtbot: QtBot) -> None:
-    qtbot.waitUntil(lambda: not view.working, timeout=5000)
+    qtbot.waitUntil(lambda: not view.working, timeout=60_000)
 
 
 def grow(view: Transcript, number: int, text: str) -> None:
