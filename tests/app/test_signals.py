@@ -26,12 +26,11 @@ SMALL = {
     "WaitingMessages.edit_requested(int)",  # counted from 1 in each run, as in the next two
     "WaitingMessages.remove_requested(int)",
     "WaitingMessages.send_requested(int)",
+    "_ListPart.navigated(int)",  # key
     "LibraryPage.cancel_requested(int)",  # of a download: counted from 1 in each run
     "LibraryPage.pause_requested(int)",
     "LibraryPage.resume_requested(int)",
     "LibraryPage.retry_requested(int)",
-    "LibraryHeading.navigated(int)",  # key
-    "LibraryRow.navigated(int)",
     "AnswerPlot.selected(int)",  # index
     "_Line.stepped(int)",
     "Keys.moved(int,QString)",  # index

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from engine.cli import drafts as lookup_bench
 from engine.cli.quantize import quantize
-from engine.core import generate
+from engine.core import sequence
 from engine.core.request import AnswerRequest
 from engine.core.scheduler import Scheduler
 from engine.frontend.template import prompt_ids
@@ -124,11 +124,11 @@ def answer(
 ) -> Finished:
     """The statistics of one answer, which is the recorded text."""
     request = AnswerRequest(prompt, Sampling(), max_tokens=len(text) - len(prompt), drafter=drafter)
-    generate.Sampler = lambda *_: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
+    sequence.Sampler = lambda *_: Recorded(text)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         ticket = scheduler.run(request)
     finally:
-        generate.Sampler = Sampler
+        sequence.Sampler = Sampler
     assert ticket.tokens == text, "another text than the recorded one"
     (finished,) = (event for event in ticket.request.events if isinstance(event, Finished))
     return finished

@@ -19,7 +19,7 @@ needs_cpu = pytest.mark.skipif("cpu" not in backends.BACKENDS, reason="no native
 
 LLAMA = """\
 buffers [columns]: stream [64], normed [64], query 64 [64], key 32 [32], value 32 [32], mixed 64 [64],
-  change [64], gate 128 [128], up 128 [128], logits [307]
+  sublayer out [64], gate 128 [128], up 128 [128], logits [307]
 
 beginning
   Embed   out=stream                          table=F32[307x64]
@@ -31,14 +31,14 @@ layer 0
   Attend  q=query 64 k=key 32 v=value 32      frequencies=f32[8]                layer=0 head_width=16
           out=mixed 64                                                          interleaved=True epsilon=0
                                                                                 rope_scale=1 scale=0.25
-  Linear  x=mixed 64 outs=change              weights=F32[64x64]
-  Add     x=stream y=change
+  Linear  x=mixed 64 outs=sublayer out        weights=F32[64x64]
+  Add     x=stream y=sublayer out
   Norm    x=stream out=normed                 weight=f32[64]                    epsilon=1e-05
   Linear  x=normed outs=gate 128, up 128      weights=2*F32[128x64]
   Gate    gate=gate 128 up=up 128                                               activation=silu
           out=gate 128
-  Linear  x=gate 128 outs=change              weights=F32[64x128]
-  Add     x=stream y=change
+  Linear  x=gate 128 outs=sublayer out        weights=F32[64x128]
+  Add     x=stream y=sublayer out
   layers 1-3 as layer 0
 
 head

@@ -16,7 +16,7 @@ from kernels.backends import BACKENDS
 from kernels.cpu import library
 from kernels.cpu import ops as native
 from kernels.cpu.schema import MAX_STREAMS
-from kernels.ops import GaussianTopK, MatchMagnitude, rotation
+from kernels.ops import GaussianTopK, MatchMagnitude, hadamard_rotation
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 
@@ -53,7 +53,7 @@ def test_a_transform_is_its_own_inverse(random: torch.Generator) -> None:
     x = torch.randn(3, 4096, generator=random)
     for block in (64, 1024):
         close(native.hadamard(native.hadamard(x, block), block), x.double())
-        close(native.hadamard(x, block), rotation.hadamard(x, block).double())
+        close(native.hadamard(x, block), hadamard_rotation.hadamard(x, block).double())
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5, MAX_STREAMS, MAX_STREAMS + 1])
