@@ -1,8 +1,8 @@
 """Colour palettes: colours by role for each theme, the shown one, and conversion to QPalette.
 
 A widget that paints itself calls `shown_palette` in its paint event: Qt repaints every widget when
-the style sheet of the application changes. A widget that stores a rendered picture or has a style
-sheet of its own makes it again in a callback of `follow_palette`.
+the style sheet of the application changes. A widget that caches a rendered picture, or sets a style
+sheet itself, registers a callback with `follow_palette` that rebuilds it.
 """
 
 from __future__ import annotations
