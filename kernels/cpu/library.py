@@ -21,12 +21,15 @@ from kernels.cpu import build, schema
 from kernels.cpu.schema import (
     NativeCacheType,
     NativeGating,
+    NativeImages,
     NativeKVLayer,
     NativeRouting,
     NativeSegment,
     Status,
 )
+from kernels.ops.given_rows import checked_rows
 from kernels.ops.routing import Routing
+from kernels.ops.running import ImageRows
 from kernels.states.kv_pages import PAGE_TOKENS, PageLayer, PageTable, StateLayer
 
 _ERRORS: dict[Status, tuple[type[Exception], str]] = {
@@ -167,9 +170,9 @@ def pointer(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
     return tensor.data_ptr()
 
 
-def optional(tensor: Tensor | None) -> int | None:
-    """The address of a float32 tensor as by `pointer`; None: null."""
-    return None if tensor is None else pointer(tensor)
+def optional(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+    """The address of a tensor as by `pointer`; None: null."""
+    return None if tensor is None else pointer(tensor, dtype)
 
 
 def native_routing(routing: Routing, experts: int) -> NativeRouting:
@@ -193,8 +196,12 @@ def native_kv_layer(layer: PageLayer | StateLayer) -> NativeKVLayer:
 class NativeBatch:
     """Segments as C structs, with the tables that they point to; valid until a table grows."""
 
-    def __init__(self, segments: Sequence[tuple[int, int, Sequence[PageTable]]]) -> None:
-        """Tokens, position and page tables of each segment."""
+    def __init__(
+        self,
+        segments: Sequence[tuple[int, int, Sequence[PageTable]]],
+        images: Sequence[ImageRows | None] = (),
+    ) -> None:
+        """Tokens, position and page tables of each segment, and `images` where any has some."""
         # Plain loops: this runs before every token, when the weights have emptied the CPU's caches.
         addresses: list[int] = []
         for tokens, position, tables in segments:
@@ -207,6 +214,33 @@ class NativeBatch:
         for one, (tokens, position, tables) in zip(self.structs, segments, strict=True):
             one.tokens, one.position, one.tables = tokens, position, at
             at += _POINTER_BYTES * len(tables)
+        self._images: list[_NativeImages] = []
+        for struct, given in zip(self.structs, images, strict=False):
+            if given is not None:
+                given.check(struct.tokens)
+                self._images.append(_NativeImages(given))
+                struct.images = ctypes.pointer(self._images[-1].struct)
+
+
+class _NativeImages:
+    """The images of a segment as a C struct, with what it points to."""
+
+    def __init__(self, images: ImageRows) -> None:
+        spans = [end for one in images.spans for end in (one.start, one.stop)]
+        self._spans = (ctypes.c_int64 * len(spans))(*spans)
+        self._rows = None if images.rows is None else checked_rows(images.rows, 0).contiguous()
+        self._at = images.at.contiguous()
+        self._positions = None if images.positions is None else images.positions.contiguous()
+        self.struct = NativeImages(
+            rows=optional(self._rows),
+            at=pointer(self._at, torch.int64),
+            count=len(self._at),
+            width=0 if self._rows is None else self._rows.shape[1],
+            positions=optional(self._positions, torch.int64),
+            axes=0 if self._positions is None else self._positions.shape[1],
+            spans=ctypes.addressof(self._spans),
+            span_count=len(images.spans),
+        )
 
 
 # --- loading ------------------------------------------------------------------------------------

@@ -337,6 +337,7 @@ class Lowering(Operations):
             cap=one.cap,
             window=one.window,
             sinks=self.pointer(one.sinks),
+            spans=one.spans,
             **shape,
         )
         for name in (one.q, one.k, one.v, one.out):
@@ -472,6 +473,7 @@ class Lowering(Operations):
             OpKind.ANGLES,
             barrier=Barrier.NEVER,
             out=out,
+            axes=self.pointer(one.axes),
             pairs=pairs,
             weight=weight,
             scale=one.rope_scale,
@@ -528,4 +530,5 @@ def _can_fuse_gate(one: Linear, gate: Gate) -> bool:
 
 
 def _rope_key(one: Attend) -> tuple[float, ...]:
-    return (one.rope_scale, *one.frequencies.tolist())
+    axes = () if one.axes is None else one.axes.tolist()
+    return (one.rope_scale, *one.frequencies.tolist(), *axes)

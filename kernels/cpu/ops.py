@@ -29,7 +29,7 @@ from kernels.cpu.schema import (
     NativeProgram,
     OpKind,
 )
-from kernels.ops import Activation, InPlace, Recurrence
+from kernels.ops import Activation, ImageRows, InPlace, Recurrence, Spans
 from kernels.ops.routing import Routing
 from kernels.states.kv_pages import PagedKV, PageLayer, PageTable
 from kernels.states.layer_state import PAGE_TOKENS
@@ -70,8 +70,12 @@ class FewOps:
         segments: Sequence[Segment] | int,
         layer: NativeKVLayer | None = None,
         type: torch.dtype = torch.float32,
+        images: ImageRows | None = None,
     ) -> None:
-        """Run all over so many rows, or over segments with the pages of a layer."""
+        """Run all over so many rows, or over segments with the pages of a layer.
+
+        `images` are those of the only segment.
+        """
         segments = [(segments, 0, ())] if isinstance(segments, int) else segments
         pointers = (ctypes.c_void_p * len(self._buffers))(*self._buffers)
         program = NativeProgram(
@@ -81,13 +85,15 @@ class FewOps:
             cache_type=CACHES[type],
             op_bytes=ctypes.sizeof(NativeOp),
         )
-        batch = library.NativeBatch(segments)  # keeps the tables that its structs point to
+        batch = library.NativeBatch(
+            segments, [images]
+        )  # keeps the tables that its structs point to
         structs, end = batch.structs, len(self._ops)
         library.call("run", ctypes.byref(program), 0, end, structs, len(structs), None)
 
     def _address(self, tensor: Tensor) -> int:
         self._kept.append(tensor)
-        return pointer(tensor)
+        return pointer(tensor, torch.int32 if tensor.dtype == torch.int32 else torch.float32)
 
 
 # --- products and embeddings --------------------------------------------------------------------
@@ -208,10 +214,12 @@ def rope(
         return y
     few, cosines = FewOps(), torch.empty(len(x), 2 * pairs)
     angles = few.buffer(cosines)
-    few.add(OpKind.ANGLES, out=angles, pairs=pairs, weight=frequencies, scale=scale)
+    wide = positions.view(len(x), -1)  # one position of all pairs, or of each
+    axes = torch.arange(wide.shape[1], dtype=torch.int32).expand(pairs)
+    few.add(OpKind.ANGLES, out=angles, pairs=pairs, weight=frequencies, axes=axes, scale=scale)
     shape = {"heads": x.shape[1], "head_width": x.shape[2], "pairs": pairs}
     few.add(OpKind.ROPE, x=y, out=angles, interleaved=interleaved, **shape)
-    few.run([(1, position, ()) for position in positions.tolist()])
+    few.run(len(x), images=ImageRows(positions=wide))
     return y
 
 
@@ -223,14 +231,15 @@ def attention(
     window: int,
     cap: float,
     sinks: Tensor | None = None,
+    spans: Spans = Spans.CAUSAL,
 ) -> Tensor:
-    """Attention over KV pages; bits depend on a query, its position and the rows alone."""
+    """Attention over KV pages; bits depend on a query, what it sees and the rows alone."""
     tokens, heads, width = q.shape
     y = torch.empty(tokens, heads * width)
     if y.numel():
         tables = [kv.table] * (kv.layer.group + 1)  # only that of the group is read
         segments = [(tokens, position, tables)]
-        attend(q.contiguous(), segments, kv.layer, scale, window, cap, sinks, y)
+        attend(q.contiguous(), segments, kv.layer, scale, window, cap, sinks, y, spans)
     return y
 
 
@@ -243,8 +252,12 @@ def attend(
     cap: float,
     sinks: Tensor | None,
     y: Tensor,
+    spans: Spans = Spans.CAUSAL,
 ) -> None:
-    """y [T, H * C] = attention of the queries [T, H, C] of segments."""
+    """y [T, H * C] = attention of the queries [T, H, C] of segments.
+
+    The tokens of the only segment may be a span.
+    """
     _, heads, width = q.shape
     few = FewOps()
     few.add(
@@ -258,8 +271,10 @@ def attend(
         window=window,
         cap=cap,
         sinks=sinks,
+        spans=spans,
     )
-    few.run(segments, library.native_kv_layer(layer), layer.dtype)
+    images = ImageRows(spans=[range(len(q))]) if spans else None
+    few.run(segments, library.native_kv_layer(layer), layer.dtype, images)
 
 
 def full_attention(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int) -> Tensor:

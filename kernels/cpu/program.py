@@ -136,9 +136,11 @@ class Recorded:
         """Token ids of all segments, and the segments as C structs."""
         tokens: list[int] = []
         segments: list[tuple[int, int, Sequence[PageTable]]] = []
+        has_images = False
         for one in batch:  # a plain loop: this runs before every token
             tokens += one.tokens
             segments.append((len(one.tokens), one.position, one.tables))
+            has_images = has_images or one.images is not None
         for group in self._state_groups:
             for one in batch:
                 first = -(-one.position // PAGE_TOKENS)
@@ -148,7 +150,8 @@ class Recorded:
                 missing = any(page is None for page in pages)
                 there = len(pages) == last + 1 - max(first - 1, 0) and not missing
                 assert there, "a page of a state is missing"
-        return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments)
+        images = [one.images for one in batch] if has_images else ()
+        return (ctypes.c_int64 * len(tokens))(*tokens), library.NativeBatch(segments, images)
 
     def _fetch(self, at: int, checkpoint: Callable[[], None]) -> None:
         """Wait for the weights that the operations from `at` on read, if they are offloaded."""

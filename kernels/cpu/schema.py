@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
-ABI = 11  # increment on every incompatible change of this table
+ABI = 12  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -74,9 +74,9 @@ class OpKind(_Numbered):
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
     LINEAR = 3, "outs[i] = x * weights[i] + biases[i]; `activation`: only outs[0]; `add_to`"
-    ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale"
+    ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale; `axes`"
     ROPE = 5, "x, y, z are q, k, v: head norms, rotation by angles `out`, page write; `full`"
-    ATTEND = 6, "out = attention of x over the pages; must follow the ROPE of its x; `full`"
+    ATTEND = 6, "out = attention of x over the pages; after the ROPE of its x; `full`, `spans`"
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"
     ADD = 8, "x += y * scale; y is scaled in place"
     SOFTCAP = 9, "x = cap * tanh(x / cap)"
@@ -104,6 +104,7 @@ class OpKind(_Numbered):
     ADD_TO_STREAMS = 31, "x = AddToStreams of y, coefficients z or -1, from `start` on"
     MATCH_MAGNITUDE = 32, "x = x with the magnitude of y; `epsilon`"
     GAUSSIAN_TOP_K = 33, "x = max(x - cutoff, 0), by row; `deviations`"
+    GIVEN_ROWS = 34, "x = or, `added`, += given rows from column `start` on, at their tokens"
 
 
 class Barrier(_Numbered):
@@ -165,11 +166,22 @@ nk_kv_layer
     int64_t keys, key_scales  // byte offsets in a page; scales: NK_CACHE_Q8 only
     int64_t values, value_scales
 
+// What images change in a segment, as ImageRows in kernels/ops/running.py.
+nk_images
+    const float *rows  // [count, width]
+    const int64_t *at  // [count] their tokens in the segment
+    int64_t count, width
+    const int64_t *positions  // [tokens, axes] or null
+    int64_t axes
+    const int64_t *spans  // [span_count, 2]: first token, and that after the last
+    int64_t span_count
+
 // Consecutive tokens of one sequence in a batch, whose rows are those of all segments in order.
 nk_segment
     int64_t tokens
     int64_t position  // of the first token
     uint8_t ***tables  // for each group the addresses of the sequence's pages
+    const struct nk_images *images  // or null
 
 // How a mixture chooses experts, as in kernels.ops.Routing.
 nk_routing
@@ -198,6 +210,9 @@ nk_op
     int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated  // ROPE: the norms follow the rotation
     int32_t full  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached
+    int32_t spans  // ATTEND: what tokens of a span see, Spans in kernels/ops/attend.py
+    int32_t added  // GIVEN_ROWS: to x
+    const int32_t *axes  // ANGLES: axis of the positions of each pair, or null
     int32_t types, separator  // EMBED: + row 1 of weights[2] behind a separator, else row 0
     int32_t taps, decays, corrected, tiled  // SHORT_CONV; RECURRENCE: as there
     const float *weight, *bias, *query_norm, *key_norm, *sinks
@@ -355,6 +370,11 @@ class NativeWeight(ctypes.Structure):
 @_declare
 class NativeKVLayer(ctypes.Structure):
     """struct nk_kv_layer."""
+
+
+@_declare
+class NativeImages(ctypes.Structure):
+    """struct nk_images."""
 
 
 @_declare

@@ -13,7 +13,7 @@ from kernels.backend import reference
 from kernels.gpu.heads import Heads
 from kernels.gpu.layout import FORMATS
 from kernels.gpu.weights import WeightStore
-from kernels.ops import Activation
+from kernels.ops import Activation, Spans
 from kernels.states.kv_pages import PagedKV, PageTable
 from kernels.weights import formats
 from kernels.weights.weight import Weight
@@ -154,11 +154,12 @@ class GpuOps(ABC, Generic[H]):
         window: int,
         cap: float,
         sinks: Tensor | None = None,
+        spans: Spans = Spans.CAUSAL,
     ) -> Tensor:
         """Attention over KV pages, of queries [T, H, C] that were rotated before."""
         tokens, heads, width = q.shape
-        if width > self.most_channels:
-            return reference.attention(q, kv, position, scale, window, cap, sinks)
+        if width > self.most_channels or spans:
+            return reference.attention(q, kv, position, scale, window, cap, sinks, spans)
         out = torch.empty(tokens, heads * width, device=q.device)
         if tokens:
             one = self.heads.rotated(kv.layer, q, scale, window, cap, sinks)

@@ -15,6 +15,7 @@ from kernels.ops.add_to_streams import AddToStreams, checked_add_to_streams
 from kernels.ops.attend import (
     Attend,
     Attending,
+    Spans,
     checked_attention,
     checked_attention_bytes,
     checked_full_attention,
@@ -25,6 +26,7 @@ from kernels.ops.embed import Embed, checked_embed
 from kernels.ops.experts import Experts, checked_route
 from kernels.ops.gate import COMMON_ACTIVATIONS, Activation, Gate, checked_gated
 from kernels.ops.gaussian_top_k import GaussianTopK
+from kernels.ops.given_rows import GivenRows
 from kernels.ops.hadamard import checked_hadamard
 from kernels.ops.head_gate import HeadGate
 from kernels.ops.head_linear import HeadLinear
@@ -38,7 +40,7 @@ from kernels.ops.multiply import Multiply
 from kernels.ops.norm import Norm, checked_layer_norm, checked_rms_norm
 from kernels.ops.position_scale import PositionScale
 from kernels.ops.recurrence import Recurrence, checked_recurrence
-from kernels.ops.running import Pass, Segment
+from kernels.ops.running import ImageRows, Pass, Segment
 from kernels.ops.scale import Scale
 from kernels.ops.scale_channels import ScaleChannels
 from kernels.ops.short_conv import ShortConv, checked_short_conv
@@ -61,9 +63,11 @@ __all__ = [
     "Experts",
     "Gate",
     "GaussianTopK",
+    "GivenRows",
     "HeadGate",
     "HeadLinear",
     "HeadNorm",
+    "ImageRows",
     "InPlace",
     "Instruction",
     "Join",
@@ -84,6 +88,7 @@ __all__ = [
     "Segment",
     "ShortConv",
     "Softcap",
+    "Spans",
     "StreamWeights",
     "Transfer",
     "Xielu",
@@ -92,6 +97,7 @@ __all__ = [
 Instruction = (
     Embed
     | AddRows
+    | GivenRows
     | Norm
     | HeadNorm
     | Linear

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -20,6 +21,14 @@ from kernels.states.quantized_kv import QuantizedKV
 Attending = Callable[["Attend", Mapping[str, Tensor]], Tensor | None]
 
 
+class Spans(IntEnum):
+    """What the tokens of a span of a batch see of each other; see `ImageRows`."""
+
+    CAUSAL = 0  # what other tokens see
+    WHOLE = 1  # all of the span, whatever the window
+    WINDOWED = 2  # besides what other tokens see, the later tokens of the span
+
+
 # Attention scores of one tile of queries, all heads: bounds memory for any length.
 _SCORES = 1 << 24  # floats, 64 MiB
 
@@ -33,6 +42,8 @@ class Attend:
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
     Without v only, the values are the keys, after norm and RoPE, as its layer says: those of latent
     attention, which has one row for both.
+    With `axes` RoPE has several positions of a token, and pair i rotates by that of axis axes[i];
+    `spans` says what the tokens of the batch's spans attend to. See `ImageRows`.
     If it is not `causal`, each token attends to all tokens of its segment, as in the op
     full_attention, and nothing is cached: the segment is the whole text, and `layer` is not used.
     """
@@ -56,6 +67,8 @@ class Attend:
     norms_rotated: bool = False  # queries and keys are normed after RoPE, not before
     sinks: Tensor | None = None  # f32 [H]: one more score of every head, of a value of zeros
     chunk: int = 0  # tokens, a multiple of those of a page; 0: none
+    axes: Tensor | None = None  # i32 [n]
+    spans: Spans = Spans.CAUSAL
 
     @property
     def values_are_keys(self) -> bool:
@@ -63,7 +76,8 @@ class Attend:
         return bool(self.k) and not self.v
 
     def run(self, on: Pass) -> None:
-        if self.causal and on.attending is not None:
+        is_plain = self.axes is None and not self.spans
+        if self.causal and is_plain and on.attending is not None:
             found = on.attending(self, on.buffers)
             if found is not None:
                 on.set(self.out, found)
@@ -86,13 +100,29 @@ class Attend:
                 own = None if value is None else value[rows]
                 PagedKV(layer, table).append(key[rows], own, segment.position)
             options = self.scale, self.window, self.cap, self.sinks
-            for piece, start in _chunks(segment, self.chunk):
+            for piece, start, spans in self._pieces(segment):
                 seen = PagedKV(layer, table.since(start // PAGE_TOKENS) if start else table)
                 position = segment.position + piece.start - start
                 some = query[first + piece.start : first + piece.stop]
-                outs.append(checked_attention(on.ops, some, seen, position, *options))
+                outs.append(checked_attention(on.ops, some, seen, position, *options, spans))
             first = rows.stop
         on.set(self.out, torch.cat(outs))
+
+    def _pieces(self, segment: Segment) -> list[tuple[range, int, Spans]]:
+        """Tokens of a segment, where what they see begins, and how they see each other.
+
+        They see the chunk of positions that they are in; without chunks, all positions.
+        """
+        spans = segment.images.spans if self.spans and segment.images is not None else ()
+        if not spans:
+            return [(piece, start, Spans.CAUSAL) for piece, start in _chunks(segment, self.chunk)]
+        found: list[tuple[range, int, Spans]] = []
+        at = 0
+        for span in (*spans, range(len(segment.tokens), len(segment.tokens))):
+            found += [(range(at, span.start), 0, Spans.CAUSAL)] if span.start > at else []
+            found += [(span, 0, self.spans)] if span else []
+            at = span.stop
+        return found
 
     def _full(self, on: Pass, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         outs: list[Tensor] = []
@@ -109,7 +139,7 @@ class Attend:
         x = on.heads(name, self.head_width)
         if norm is not None and not self.norms_rotated:
             x = checked_rms_norm(on.ops, x, norm, self.epsilon)
-        _, positions = on.rows_on(x.device)
+        positions = on.rope_positions(self.axes, x.device)
         x = checked_rope(on.ops, x, positions, self.frequencies, self.interleaved, self.rope_scale)
         if norm is not None and self.norms_rotated:
             x = checked_rms_norm(on.ops, x, norm, self.epsilon)
@@ -138,13 +168,14 @@ def checked_rope(
 ) -> Tensor:
     """Rotary position embedding (RoPE) of x [T, H, C] f32 → [T, H, C] f32.
 
-    positions [T] i64, frequencies [n] f32. The first 2n channels are rotated, pair i by positions *
-    frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
+    positions [T] i64, or [T, n] with one for each pair, as RoPE of images has; frequencies [n]
+    f32. The first 2n channels are rotated, pair i by its position * frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
     (2i, 2i+1) when `interleaved` (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine
     (YaRN's attention factor).
     Source: https://arxiv.org/abs/2104.09864 section 3.4.2
     """
-    if x.dim() != 3 or positions.shape != x.shape[:1]:
+    each = (x.shape[0], frequencies.shape[-1])
+    if x.dim() != 3 or positions.shape not in (x.shape[:1], each):
         raise ValueError(
             f"rope: positions {list(positions.shape)} do not fit x {list(x.shape)}, [T, H, C]"
         )
@@ -171,11 +202,12 @@ def checked_attention(
     window: int = 0,
     softcap: float = 0.0,
     sinks: Tensor | None = None,
+    spans: Spans = Spans.CAUSAL,
 ) -> Tensor:
     """Causal attention over KV pages: q [T, H, C] f32, K heads of `kv` → [T, H*C] f32.
 
     Query t is at `position` + t and attends to the keys up to that position: to all of them, or to
-    the last `window` when that is not 0. Head h reads key/value head h // (H / K). Scores are
+    the last `window` when that is not 0. By `spans` the T tokens may be a span. Head h reads key/value head h // (H / K). Scores are
     multiplied by `scale`, then capped at ±`softcap` when that is not 0. `sinks` [H] f32 are one
     more score of each head, whose value is 0: it only takes a share. Masked rows of pages may
     have any contents, NaN included. Memory is bounded for any T, except for the reference's
@@ -202,13 +234,13 @@ def checked_attention(
     visible = pages[first // PAGE_TOKENS : -(-(position + q.shape[0]) // PAGE_TOKENS)]
     if any(page is None for page in visible):
         raise ValueError(f"attention: a page that is visible from position {position} is missing")
-    if sinks is None:
+    if sinks is None and not spans:
         return ops.find("attention")(q, kv, position, scale, window, softcap)
-    if sinks.shape != q.shape[1:2] or sinks.dtype != torch.float32:
+    if sinks is not None and (sinks.shape != q.shape[1:2] or sinks.dtype != torch.float32):
         raise ValueError(
             f"attention: sinks {dtype_name(sinks)} {list(sinks.shape)} do not fit q {list(q.shape)}"
         )
-    return ops.find_any("attention")(q, kv, position, scale, window, softcap, sinks)
+    return ops.find_any("attention")(q, kv, position, scale, window, softcap, sinks, spans)
 
 
 def checked_full_attention(
@@ -255,7 +287,7 @@ def rope(
 ) -> Tensor:
     """RoPE: rotate each pair (a, b) of channels by the angle position * frequency of that pair."""
     pairs = frequencies.shape[0]
-    angles = positions.to(torch.float32)[:, None, None] * frequencies  # [T, 1, pairs]
+    angles = positions.to(torch.float32).view(len(x), 1, -1) * frequencies  # [T, 1, pairs]
     cos, sin = angles.cos() * scale, angles.sin() * scale
     rotated, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
     if interleaved:
@@ -275,6 +307,7 @@ def attention(
     window: int,
     cap: float,
     sinks: Tensor | None = None,
+    spans: Spans = Spans.CAUSAL,
 ) -> Tensor:
     """Causal softmax attention, in tiles of queries."""
     T, H, C = q.shape
@@ -288,7 +321,8 @@ def attention(
     for start in range(0, T, step):
         tile = q[start : start + step]
         at = position - first + start
-        y[start : start + step] = _attend(tile, k, v, at, scale, window, cap, sinks)
+        span = range(position - first, position - first + T), spans
+        y[start : start + step] = _attend(tile, k, v, at, scale, window, cap, sinks, span)
     return y
 
 
@@ -330,18 +364,27 @@ def _attend(
     window: int,
     cap: float,
     sinks: Tensor | None,
+    span: tuple[range, Spans],
 ) -> Tensor:
-    """Attention of one tile of queries [t, H, C] over the keys visible to any of them."""
+    """Attention of one tile of queries [t, H, C] over the keys visible to any of them.
+
+    `span`: the keys of the span that they are in, if they are in one.
+    """
     t, H, C = q.shape
     K = k.shape[1]
     first = max(position - window + 1, 0) if window else 0
     end = position + t
+    own, spans = span
+    if spans:
+        end = own.stop
+    if spans is Spans.WHOLE:
+        first = min(first, own.start)
     k, v = k[first:end].transpose(0, 1), v[first:end].transpose(0, 1)  # [K, s, C]
     # Grouped-query attention: heads that share keys become further queries, [K, G*t, C].
     q = q.view(t, K, H // K, C).permute(1, 2, 0, 3).reshape(K, -1, C)
     mask = None  # a single query attends to every key of the slice
-    if t > 1:
-        mask = _mask(t, first, position, window, q.device).repeat(H // K, 1)  # [G*t, s]
+    if t > 1 or spans:
+        mask = _mask(t, range(first, end), position, window, q.device, span).repeat(H // K, 1)
     if cap or sinks is not None:
         scores = q @ k.mT * scale  # [K, G*t, s]
         scores = softcap(scores, cap) if cap else scores
@@ -356,9 +399,21 @@ def _attend(
     return y.view(K, -1, t, C).permute(2, 0, 1, 3).reshape(t, H * C)
 
 
-def _mask(t: int, first: int, position: int, window: int, device: torch.device) -> Tensor:
-    """Causal and window mask of t queries over the keys from `first` on: bool [t, s]."""
+def _mask(
+    t: int,
+    keys: range,
+    position: int,
+    window: int,
+    device: torch.device,
+    span: tuple[range, Spans],
+) -> Tensor:
+    """Causal and window mask of t queries over `keys`, with what they see of a span: bool [t, s]."""
     query = torch.arange(position, position + t, device=device)[:, None]
-    key = torch.arange(first, position + t, device=device)
+    key = torch.arange(keys.start, keys.stop, device=device)
     mask = key <= query
-    return mask & (query - key < window) if window else mask
+    mask = mask & (query - key < window) if window else mask
+    own, spans = span
+    if spans:
+        first = query if spans is Spans.WINDOWED else own.start
+        mask |= (first <= key) & (key < own.stop)
+    return mask

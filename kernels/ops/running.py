@@ -12,6 +12,38 @@ from torch import Tensor
 from kernels.ops.table import Table
 from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, pieces
 
+NO_ROWS = torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageRows:
+    """What images change in a segment: rows in place of tokens, RoPE positions, attention.
+
+    The tokens of `spans` attend to each other in both directions, see `Attend`. Spans are in order
+    and do not overlap; one is never cut between segments.
+    """
+
+    rows: Tensor | None = None  # [n, W] f32, see `GivenRows`
+    at: Tensor = NO_ROWS  # [n] i64: their tokens in the segment, ascending
+    positions: Tensor | None = None  # [T, A] i64: for RoPE with `axes`
+    spans: Sequence[range] = ()  # of tokens in the segment
+
+    def check(self, tokens: int) -> None:
+        """Raise ValueError unless it fits a segment of so many tokens."""
+        rows = 0 if self.rows is None else len(self.rows)
+        fits = self.at.dtype == torch.int64 and self.at.shape == (rows,)
+        ends = [0, *(end for one in self.spans for end in (one.start, one.stop)), tokens]
+        ordered = [*self.at.tolist(), tokens - 1 if rows else tokens]
+        positions = self.positions
+        if not fits or ordered != sorted(ordered) or (rows and ordered[0] < 0):
+            raise ValueError(f"images: {rows} rows are not at ascending tokens of {tokens}")
+        if positions is not None and (
+            positions.dtype != torch.int64 or positions.dim() != 2 or len(positions) != tokens
+        ):
+            raise ValueError(f"images: positions {list(positions.shape)} are not i64 [{tokens}, A]")
+        if ends != sorted(ends):
+            raise ValueError(f"images: the spans {list(self.spans)} are not in order")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
@@ -25,6 +57,7 @@ class Segment:
     tokens: Sequence[int]
     position: int
     tables: Sequence[PageTable]
+    images: ImageRows | None = None
 
 
 class Pass:
@@ -55,6 +88,11 @@ class Pass:
             ]
         )  # [2, T]: token ids and positions
         self.tokens = self.rows[0]  # on the host
+        self._rope: dict[tuple[int, ...], Tensor] = {}  # positions by axes
+
+    def width(self, name: str) -> int:
+        """Columns of a buffer."""
+        return self._widths[name]
 
     def set(self, name: str, values: Tensor) -> None:
         """Give a buffer other values."""
@@ -66,6 +104,24 @@ class Pass:
         if self.rows.device != device:
             self.rows = self.rows.to(device)
         return self.rows
+
+    def rope_positions(self, axes: Tensor | None, device: torch.device) -> Tensor:
+        """Positions for RoPE on a device: [T], or with `axes` [n] those [T, n] of each pair.
+
+        Every axis has the position of a token unless the images of its segment say otherwise.
+        """
+        if axes is None:
+            return self.rows_on(device)[1]
+        key = tuple(axes.tolist())
+        if key not in self._rope:
+            usual = self.rows[1].cpu().split([len(one.tokens) for one in self.batch])
+            given = [None if one.images is None else one.images.positions for one in self.batch]
+            wide = [
+                mine[:, None].expand(-1, len(key)) if other is None else other[:, axes.cpu()]
+                for mine, other in zip(usual, given, strict=True)
+            ]
+            self._rope[key] = torch.cat(wide).to(device)
+        return self._rope[key]
 
     def heads(self, name: str, width: int) -> Tensor:
         """A buffer [T, H*C] as [T, H, C]."""

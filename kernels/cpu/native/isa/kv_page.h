@@ -68,5 +68,5 @@ static inline nk_segment nk_text_at(uint8_t *memory, int64_t tokens, int64_t pag
     uint8_t **table = (uint8_t **)memory + 1, *page = memory + nk_text_table_bytes(tokens);
     *(uint8_t ***)memory = table;  // of the only group
     for (int64_t at = 0; at < tokens; at += NK_PAGE_TOKENS, page += page_bytes) *table++ = page;
-    return {tokens, 0, (uint8_t ***)memory};
+    return {tokens, 0, (uint8_t ***)memory, nullptr};
 }

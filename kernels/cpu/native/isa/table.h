@@ -35,6 +35,7 @@ struct nk_attend {
     int64_t window;
     const float *sinks;
     bool full;
+    int spans;  // what tokens of a span see: 1 all of it, 2 its later tokens
 };
 
 // Part of an attention: query rows of one segment and key/value head against a range of pages, cut

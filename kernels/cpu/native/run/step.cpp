@@ -113,6 +113,7 @@ nk_attend attention_of(const Run &run, const nk_op &op) {
     a.window = op.window;
     a.sinks = op.sinks;
     a.full = op.full;
+    a.spans = op.spans;
     return a;
 }
 
@@ -310,8 +311,13 @@ void angles(Run &run, const nk_op &op, int thread, int threads) {
     nk_split_range(run.tokens, 1, thread, threads, &first, &end);
     for (int64_t t = first; t < end; t++) {
         float *cosine = run.buffer(op.out) + t * 2 * op.pairs;
+        const Row &row = run.rows[t];
+        const nk_images *images = op.axes ? row.segment->images : nullptr;
+        const int64_t *positions = images ? images->positions : nullptr;
+        if (positions) positions += (row.position - row.segment->position) * images->axes;
         for (int64_t i = 0; i < op.pairs; i++) {
-            const float angle = (float)run.rows[t].position * op.weight[i];
+            const int64_t position = positions ? positions[op.axes[i]] : row.position;
+            const float angle = (float)position * op.weight[i];
             cosine[i] = cosf(angle) * op.scale;
             cosine[op.pairs + i] = sinf(angle) * op.scale;
         }
@@ -443,6 +449,7 @@ void run_op(Run &run, int64_t index, int thread, int threads, bool fused_rope) {
     case NK_ROTATE: return rotate(run, op, thread, threads);
     case NK_MIX_STREAMS: return mix_streams(run, op, thread, threads);
     case NK_ADD_TO_STREAMS: return add_to_streams(run, op, thread, threads);
+    case NK_GIVEN_ROWS: return given_rows(run, op, thread, threads);
     case NK_MATCH_MAGNITUDE:
     case NK_GAUSSIAN_TOP_K: return change_rows(run, op, thread, threads);
     default: return elementwise(run, op, thread, threads);
@@ -521,6 +528,7 @@ int reserve(Run &run, Scratch &scratch, int threads) {
         else if (op.kind == NK_NORM || op.kind == NK_QUANTIZE)
             width = larger(width, padded(op.width));
         if (op.kind == NK_EMBED && !has_rows(run, op)) return NK_BAD_ID;
+        if (!fits_images(run, op)) return NK_BAD_SHAPE;
         thread_bytes = larger(thread_bytes, thread_scratch_bytes(run, op));
         if (op.kind == NK_ATTEND) partials = larger(partials, plan_of(run, op).partial_bytes());
         if (!op.full) continue;
