@@ -6,6 +6,7 @@ backend lowers it, to run a whole token in one call.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -87,7 +88,7 @@ def forward_program(
             at = offloaded.index(number)
             upcoming = (*offloaded[at + 1 :], *offloaded[:at])
             body.append(ops.StreamWeights(streamer, number, upcoming))
-        made = _block(block, first[layer], partial(_deltas, backend, stack))
+        made = block_instructions(block, first[layer], partial(_deltas, backend, stack))
         if isinstance(streamer, ExpertStreamer) and (number := decoder.offloaded[layer]) >= 0:
             made = [_offloaded(one, streamer, number) for one in made]
         body += made
@@ -106,7 +107,7 @@ def forward_program(
         head=tuple(head),
         hidden=STREAM,
         logits=result_name,
-        widths=_widths((*body, *head)),
+        widths=widths_of((*body, *head)),
         kv=kv,
     )
 
@@ -152,7 +153,7 @@ def _transfer(before: Backend, backend: Backend) -> list[Instruction]:
     return [] if before is backend else [ops.Transfer(STREAM, backend.name)]
 
 
-def _block(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
+def block_instructions(block: Block, layer: int, deltas: Deltas) -> list[Instruction]:
     """The instructions of a block; `layer` is the index of its first state in the KVLayout."""
     made: list[Instruction] = []
     source = STREAM
@@ -216,9 +217,11 @@ def _deltas(
     )
 
 
-def _widths(instructions: tuple[Instruction, ...]) -> dict[str, int]:
-    """Columns of every buffer; the same in all layers."""
-    widths: dict[str, int] = {}
+def widths_of(
+    instructions: tuple[Instruction, ...], given: Mapping[str, int] = {}
+) -> dict[str, int]:
+    """Columns of every buffer, the same in all layers; `given`: of those that given rows begin."""
+    widths = dict(given)
 
     def note(name: str, width: int) -> None:
         assert widths.setdefault(name, width) == width, f"{name}: {widths[name]} and {width}"

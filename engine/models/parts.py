@@ -56,6 +56,7 @@ class Rope:
     frequencies: Tensor  # [n] f32, radians per position; the first 2n channels are rotated
     interleaved: bool  # pairs (2i, 2i+1) as GGUF stores llama; else (i, i + n)
     scale: float = 1.0  # of the rotated channels
+    axes: Tensor | None = None  # [n] i32: of several positions of a token, that of each pair
 
 
 @dataclass(frozen=True, slots=True)

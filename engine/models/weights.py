@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -152,7 +153,35 @@ class Weights:
         A tensor [groups * sum(rows), columns] → matrices [groups * n, columns], one for each n of
         `rows`. They are copied once, and always in memory.
         """
-        return self._gathered(self._find(name, (groups * sum(rows), columns)), groups, rows)
+        firsts = sum(rows) * np.arange(groups)[:, None]
+        starts = itertools.accumulate(rows, initial=0)
+        orders = [
+            (firsts + start + np.arange(count)).reshape(-1)
+            for start, count in zip(starts, rows, strict=False)
+        ]
+        return self._reordered(self._find(name, (groups * sum(rows), columns)), orders)
+
+    def ordered(self, name: str, order: Tensor, columns: int) -> Weight:
+        """A matrix [rows, columns] whose row i is row order[i] of its tensor; copied once."""
+        info = self._find(name, (len(order), columns))
+        return self._reordered(info, [order.numpy()])[0]
+
+    def flat_matrix(self, name: str, rows: int, columns: int) -> Weight:
+        """A matrix [rows, columns], of which the file states either in several dimensions."""
+        return self._read(replace(self._flat(name, rows, columns), shape=(rows, columns)), name)
+
+    def flat_table(self, name: str, rows: int, columns: int) -> Tensor:
+        """Vectors [rows, columns] f32, of which the file states either in several dimensions."""
+        as_one = replace(self._flat(name, rows, columns), shape=(rows * columns,))
+        return self._read(as_one, name).dense().view(rows, columns)
+
+    def _flat(self, name: str, rows: int, columns: int) -> TensorInfo:
+        """A tensor of so many rows and columns, in any dimensions that split between them."""
+        stated = self._file.tensors.get(name)
+        given = (rows, columns) if stated is None else stated.shape
+        splits = (given[:at] for at in range(1, len(given)))
+        fits = math.prod(given) == rows * columns and rows in map(math.prod, splits)
+        return self._find(name, given if fits else (rows, columns))
 
     def heads(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """`count` matrices [rows, columns] of one tensor [count, rows, columns]: one per head."""
@@ -340,14 +369,16 @@ class Weights:
         backend = backend_of(info.name, self._placement)
         return self._made_of(info, backend, rows, of_expert=of_expert)
 
-    def _gathered(self, info: TensorInfo, groups: int, rows: Sequence[int]) -> list[Weight]:
-        """A tensor whose groups of rows are each split, into weights of all groups."""
+    def _reordered(self, info: TensorInfo, orders: Sequence[np.ndarray[Any, Any]]) -> list[Weight]:
+        """Weights of some rows of a tensor each, by their numbers."""
         self._used.add(info.name)
         columns = info.shape[-1]
         if not self._read_data:
             one = torch.ones(1)
-            sizes = [groups * n for n in rows]
-            return [Weight(one.expand(n, columns), by_name("F32"), (n, columns)) for n in sizes]
+            return [
+                Weight(one.expand(n, columns), by_name("F32"), (n, columns))
+                for n in map(len, orders)
+            ]
         backend = backend_of(info.name, self._placement)
         key = info.name, backend.name
         if key in self._made:
@@ -356,13 +387,12 @@ class Weights:
                 self._count(info.size_bytes)
             return self._made[key]
         whole = np.frombuffer(self._file.data(info.name), dtype=np.uint8)
-        whole = whole.reshape(groups, sum(rows), info.format.row_bytes(columns))
+        whole = whole.reshape(-1, info.format.row_bytes(columns))
         storage = self._storage.get((backend.name, info.format.name), Storage.BACKEND)
         made = self._made[key] = []
-        for start, count in zip(itertools.accumulate(rows, initial=0), rows, strict=False):
+        for order in orders:
             self._checkpoint()
-            piece = np.ascontiguousarray(whole[:, start : start + count]).tobytes()
-            weight = Weight.from_bytes(piece, info.format, (groups * count, columns))
+            weight = Weight.from_bytes(whole[order].tobytes(), info.format, (len(order), columns))
             nothing: Callable[[int, int], None] = lambda first, end: None  # noqa: E731
             made.append(backend.prepare(weight, self._checkpoint, nothing, storage))
             self._count(weight.size_bytes)

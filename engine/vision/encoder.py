@@ -1,0 +1,81 @@
+"""Picture encoder: a tower over patches and a projector, from pixels to rows for a text model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.vision.patches import Grid, grid_of, patch_rows
+from engine.vision.projector_file import VisionConfig
+from kernels.backend.backend import Backend
+from kernels.ops import ImageRows, Segment
+from kernels.programs.program import Program, Recorded
+
+Rows = Callable[[Tensor, Grid], Tensor]  # rows and the grid of patches → rows
+
+
+def unchanged(rows: Tensor, grid: Grid) -> Tensor:
+    """The rows themselves."""
+    del grid
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """What a kind of projector is: two programs, and what stands before, between and behind them.
+
+    `tower` reads rows of patches, `projector` the rows that `merged` makes of its result.
+    """
+
+    config: VisionConfig
+    tower: Program
+    projector: Program
+    merged: Rows  # [T, W] → [n, W']
+    positions: Callable[[Grid], Tensor] | None = None  # [T, D], added to the patches
+    axes: Callable[[Grid], Tensor] | None = None  # [T, 2] i64, positions for RoPE
+    order: Callable[[Grid], Tensor] | None = None  # [T] i64: another order of the patches
+    finished: Rows = unchanged  # of the projector's rows
+    is_unsigned: bool = False  # pixels of 0 to 1, which become those of -1 to 1
+
+
+class Encoder:
+    """A picture encoder, recorded by a backend; used by one thread at a time."""
+
+    def __init__(self, wiring: Wiring, backend: Backend) -> None:
+        self.config, self.wiring = wiring.config, wiring
+        self._tower, self._projector = (
+            backend.record(one) for one in (wiring.tower, wiring.projector)
+        )
+
+    def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
+        """A picture [height, width, 3] f32, normalised → rows [n, W] f32 for the text model.
+
+        W is its width, or several times that if deeper layers of it add more rows. `checkpoint` is
+        called between layers and may raise to cancel. Raises ValueError for pixels that are not
+        whole patches.
+        """
+        wiring = self.wiring
+        grid = grid_of(pixels, self.config.patch)
+        with torch.inference_mode():
+            rows = patch_rows(pixels * 2 - 1 if wiring.is_unsigned else pixels, self.config.patch)
+            if wiring.positions is not None:
+                rows = torch.cat((rows, wiring.positions(grid)), 1)
+            axes = None if wiring.axes is None else wiring.axes(grid)
+            if wiring.order is not None:
+                order = wiring.order(grid)
+                rows, axes = rows[order], None if axes is None else axes[order]
+            hidden = _run(self._tower, rows, axes, checkpoint)
+            merged = wiring.merged(hidden, grid)
+            return wiring.finished(_run(self._projector, merged, None, checkpoint), grid)
+
+
+def _run(
+    program: Recorded, rows: Tensor, axes: Tensor | None, checkpoint: Callable[[], None]
+) -> Tensor:
+    """A program over given rows [T, W], one for each of T tokens."""
+    count = len(rows)
+    images = ImageRows(rows.contiguous(), torch.arange(count), axes)
+    return program.hidden([Segment([0] * count, 0, (), images)], checkpoint)

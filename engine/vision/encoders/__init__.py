@@ -1,0 +1,40 @@
+"""Kinds of projectors, one page each, and how an encoder is built from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.gguf.reader import GGUFFile
+from engine.models.weights import Weights
+from engine.vision.encoder import Encoder, Wiring
+from engine.vision.encoders import gemma3, gemma4v, idefics3, lfm2, pixtral, qwen3vl
+from engine.vision.projector_file import VisionConfig, read_vision_config, refuse_projector
+from kernels.backend.backend import Backend
+from kernels.backend.placement import Placement
+
+PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
+    "qwen3vl_merger": qwen3vl.build,
+    "gemma4v": gemma4v.build,
+    "gemma3": gemma3.build,
+    "pixtral": pixtral.build,
+    "lfm2": lfm2.build,
+    "idefics3": idefics3.build,
+}
+
+
+def build_encoder(
+    file: GGUFFile, backend: Backend, checkpoint: Callable[[], None] = lambda: None
+) -> Encoder:
+    """The picture encoder of a file, with its weights in memory.
+
+    Raises ModelFileError naming what is missing or wrong, and UnsupportedModel for a projector that
+    there is no page for.
+    """
+    config = read_vision_config(file)
+    build = PROJECTORS.get(config.projector)
+    if build is None:
+        raise refuse_projector(config.projector)
+    weights = Weights(file, checkpoint=checkpoint, placement=Placement.on(backend, config.layers))
+    wiring = build(weights, config)
+    weights.refuse_unused_tensors()
+    return Encoder(wiring, backend)

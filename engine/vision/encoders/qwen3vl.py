@@ -1,0 +1,108 @@
+"""qwen3vl_merger: Qwen3-VL, Qwen3.5 to 3.8, Bonsai-27B.
+
+Patches in squares, each by two kernels that are summed; learned positions, resized bilinearly, and
+RoPE by row and column. Four patches become a row. With deep stacking the rows of some layers become
+further columns, which the first layers of the text model add.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from engine.models.builder import projection
+from engine.models.forward_parts import STREAM, norm, products
+from engine.models.parts import Norm
+from engine.models.weights import Weights
+from engine.vision.encoder import Wiring
+from engine.vision.patches import Grid, coordinates, resized_positions, square_order
+from engine.vision.projector_file import VisionConfig
+from engine.vision.tower import (
+    PATCHES,
+    Blocks,
+    added_positions,
+    axial_rope,
+    instructions_of,
+    no_deltas,
+    patch_embedding,
+    program,
+    tower_block,
+    tower_norm,
+)
+from kernels import ops
+from kernels.ops import Activation, Instruction
+
+_ROPE_BASE = 10_000.0
+
+
+def build(weights: Weights, config: VisionConfig) -> Wiring:
+    """Wire the parts; raises ModelFileError naming a tensor that is missing or misshapen."""
+    D, square = config.width, config.merge**2
+    how = Blocks(Activation.GELU_TANH, centred=True, rope=axial_rope(config, _ROPE_BASE))
+    body = [
+        *patch_embedding(weights, config, ("v.patch_embd.weight", "v.patch_embd.weight.1")),
+        added_positions(config),
+    ]
+    for index in range(config.layers):
+        body += instructions_of(tower_block(weights, config, index, how))
+        if index in config.deep:
+            body.append(ops.Columns(STREAM, 0, D, _deep(index)))
+    last = tower_norm(weights, config, "v.post_ln", D, centred=True)
+    parts = (STREAM, *map(_deep, config.deep))
+    body += [norm(last, STREAM, STREAM), ops.Join(parts, "merged")]
+    tower = program(body, "merged", {PATCHES: config.pixels})
+    table = weights.table("v.position_embd.weight", weights.rows("v.position_embd.weight"), D)
+    return Wiring(
+        config,
+        tower,
+        program(
+            _mergers(weights, config), "rows", {_input(at): square * D for at in range(len(parts))}
+        ),
+        merged=partial(_merged, parts=len(parts), square=square),
+        positions=partial(resized_positions, table, corners=True),
+        axes=coordinates,
+        order=partial(square_order, side=config.merge),
+    )
+
+
+def _merged(hidden: Tensor, grid: Grid, parts: int, square: int) -> Tensor:
+    """[T, parts * D] in squares → the patches of a square beside each other, by part."""
+    del grid
+    by_part = hidden.view(len(hidden) // square, square, parts, -1)
+    return by_part.transpose(1, 2).reshape(len(hidden) // square, -1)
+
+
+def _mergers(weights: Weights, config: VisionConfig) -> list[Instruction]:
+    """The merger of the last layer, and one with a norm for each of the deep layers."""
+    wide = config.merge**2 * config.width
+    body: list[Instruction] = []
+    names = [("mm.0", "mm.2", "")]
+    names += [
+        tuple(f"v.deepstack.{index}.{part}" for part in ("fc1", "fc2", "norm"))
+        for index in config.deep
+    ]
+    for at, (first, second, normed) in enumerate(names):
+        source, inner = _input(at), f"inner {at}"
+        body.append(ops.GivenRows(source, at * wide))
+        if normed:
+            one: Norm = tower_norm(weights, config, normed, wide, centred=True)
+            body.append(norm(one, source, source))
+        rows = weights.rows(f"{first}.weight")
+        up = projection(weights, first, rows, wide)
+        down = projection(weights, second, config.output, rows)
+        body += [
+            products(source, ((up, inner),), no_deltas),
+            ops.Gate(inner, "", Activation.GELU, inner),
+            products(inner, ((down, f"row {at}"),), no_deltas),
+        ]
+    body.append(ops.Join(tuple(f"row {at}" for at in range(len(names))), "rows"))
+    return body
+
+
+def _input(at: int) -> str:
+    return f"merged {at}"
+
+
+def _deep(index: int) -> str:
+    return f"deep {index}"

@@ -1,0 +1,111 @@
+"""What a file of a picture encoder (`mmproj`) states: sizes of its tower, and its projector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import ModelFileError, UnsupportedModel
+from engine.gguf.reader import GGUFFile
+
+ARCHITECTURE = "clip"
+_KEY = "clip.vision"
+
+
+@dataclass(frozen=True, slots=True)
+class VisionConfig:
+    """Sizes of a picture encoder as its file states them."""
+
+    projector: str  # "qwen3vl_merger": how its rows become those of the text model
+    layers: int
+    width: int  # D
+    heads: int  # H
+    feed_forward: int  # F
+    patch: int  # pixels of a side
+    image: int  # pixels of a side of the picture that its learned positions are for
+    merge: int  # patches of a side that become one row
+    output: int  # width of the text model
+    epsilon: float
+    mean: tuple[float, ...]  # of a channel of pixels from 0 to 1
+    deviation: tuple[float, ...]
+    gelu: bool
+    silu: bool
+    deep: tuple[int, ...]  # layers after which rows for deeper layers of the text model are made
+
+    @property
+    def head_width(self) -> int:
+        """C, channels of a head."""
+        return self.width // self.heads
+
+    @property
+    def pixels(self) -> int:
+        """Values of a patch."""
+        return 3 * self.patch**2
+
+
+def read_vision_config(file: GGUFFile) -> VisionConfig:
+    """Read the sizes; raises ModelFileError naming the key that is missing or wrong."""
+    if file.string("general.architecture") != ARCHITECTURE:
+        raise ModelFileError(
+            "The file has no picture encoder.",
+            "Choose the mmproj file that is published beside the model.",
+        )
+    projector = file.string(f"{_KEY}.projector_type", "") or file.string("clip.projector_type")
+    layers, heads, width = (
+        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 20)
+        for key in ("block_count", "attention.head_count", "embedding_length")
+    )
+    if width % heads or width // heads % 4:
+        raise ModelFileError(
+            f"{heads} attention heads cannot share {width} channels evenly.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    scale = file.integer(f"{_KEY}.projector.scale_factor", 1, minimum=1, maximum=64)
+    return VisionConfig(
+        projector=projector,
+        layers=layers,
+        width=width,
+        heads=heads,
+        feed_forward=file.integer(f"{_KEY}.feed_forward_length", minimum=1, maximum=1 << 24),
+        patch=file.integer(f"{_KEY}.patch_size", minimum=1, maximum=1_024),
+        image=file.integer(f"{_KEY}.image_size", minimum=1, maximum=1 << 16),
+        merge=file.integer(f"{_KEY}.spatial_merge_size", scale, minimum=1, maximum=64),
+        output=file.integer(f"{_KEY}.projection_dim", minimum=1, maximum=1 << 20),
+        epsilon=file.number(f"{_KEY}.attention.layer_norm_epsilon", 1e-6, minimum=0.0),
+        mean=_channels(file, "image_mean"),
+        deviation=_channels(file, "image_std"),
+        gelu=bool(file.metadata.get("clip.use_gelu", False)),
+        silu=bool(file.metadata.get("clip.use_silu", False)),
+        deep=tuple(at for at, is_deep in enumerate(_deep(file, layers)) if is_deep),
+    )
+
+
+def _channels(file: GGUFFile, key: str) -> tuple[float, ...]:
+    """Three numbers, of red, green and blue."""
+    found = file.metadata.get(f"{_KEY}.{key}", [0.5, 0.5, 0.5])
+    listed = found if isinstance(found, list) else []
+    numbers = tuple(float(one) for one in listed if isinstance(one, (int, float)))
+    if len(numbers) != 3 or (key == "image_std" and not all(numbers)):
+        raise ModelFileError(
+            f"The key '{_KEY}.{key}' is not three numbers.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return numbers
+
+
+def _deep(file: GGUFFile, layers: int) -> list[bool]:
+    found = file.metadata.get(f"{_KEY}.is_deepstack_layers", [])
+    deep = [bool(one) for one in found] if isinstance(found, list) else []
+    if len(deep) > layers:
+        raise ModelFileError(
+            f"The key '{_KEY}.is_deepstack_layers' has {len(deep)} values for {layers} layers.",
+            "The file is damaged or made by a faulty converter; get another copy.",
+        )
+    return deep
+
+
+def refuse_projector(name: str) -> UnsupportedModel:
+    """The error for a projector that there is no encoder for."""
+    return UnsupportedModel(
+        f"The picture encoder is of the kind {name!r}, which this version does not support.",
+        "Chat with the model by text, or update the program.",
+    )

@@ -1,0 +1,172 @@
+"""Parts that picture encoders share: blocks of their towers, norms, and programs of instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.models.builder import projection, projections
+from engine.models.feed_forward import MLP, FeedForward, GatedMLP
+from engine.models.forward import block_instructions, widths_of
+from engine.models.forward_parts import STREAM, products
+from engine.models.layers import Block
+from engine.models.mixers import Attention
+from engine.models.parts import HeadNorms, Norm, Projection, Rope
+from engine.models.rope import no_rope, rope_frequencies
+from engine.models.weights import Weights
+from engine.vision.projector_file import VisionConfig
+from kernels import ops
+from kernels.ops import Activation, Instruction, LoraDelta
+from kernels.programs.program import Program
+from kernels.states.kv_pages import KVLayout
+from kernels.weights.formats import by_name
+from kernels.weights.weight import Weight
+
+PATCHES = "patches"  # the buffer of the pixels of patches
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What the blocks of a tower have in common."""
+
+    activation: Activation
+    centred: bool  # layer norms; else RMS norms
+    rope: Rope | None = None
+    gated: bool = False
+    scale: float = 0.0  # of scores; 0: C^-0.5
+
+
+def no_deltas(name: str, part: object = None) -> tuple[LoraDelta, ...]:
+    """The LoRA deltas of an encoder's products: none."""
+    del name, part
+    return ()
+
+
+def tower_norm(
+    weights: Weights, config: VisionConfig, name: str, width: int, *, centred: bool
+) -> Norm:
+    """A layer norm with its bias, or an RMS norm."""
+    bias = weights.optional_vector(f"{name}.bias", width)
+    return Norm(weights.vector(f"{name}.weight", width), config.epsilon, centred, bias)
+
+
+def tower_block(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> Block:
+    """Block `index` of a tower: norm, attention in both directions, norm, MLP."""
+    name, D = f"v.blk.{index}", config.width
+    first, second = (
+        tower_norm(weights, config, f"{name}.{part}", D, centred=how.centred)
+        for part in ("ln1", "ln2")
+    )
+    attention = tower_attention(weights, config, index, how)
+    return Block(first, attention, second, tower_mlp(weights, config, index, how))
+
+
+def tower_attention(
+    weights: Weights,
+    config: VisionConfig,
+    index: int,
+    how: Blocks,
+    query: Projection | None = None,
+    key: Projection | None = None,
+) -> Attention:
+    """The attention of a block, whose three products may be one tensor, or were made before."""
+    name, D = f"v.blk.{index}", config.width
+    if query is None and weights.has(f"{name}.attn_qkv.weight"):
+        query, key, value = projections(weights, f"{name}.attn_qkv", (D, D, D), D)
+    else:
+        query = query or projection(weights, f"{name}.attn_q", D, D)
+        key = key or projection(weights, f"{name}.attn_k", D, D)
+        value = projection(weights, f"{name}.attn_v", D, D)
+    return Attention(
+        query=query,
+        key=key,
+        value=value,
+        output=projection(weights, f"{name}.attn_out", D, D),
+        rope=how.rope or no_rope(),
+        head_width=config.head_width,
+        scale=how.scale or config.head_width**-0.5,
+        causal=False,
+    )
+
+
+def tower_mlp(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> FeedForward:
+    """The feed-forward of a block."""
+    name, D, F = f"v.blk.{index}", config.width, config.feed_forward
+    up, down = (
+        projection(weights, f"{name}.ffn_{part}", *shape)
+        for part, shape in (("up", (F, D)), ("down", (D, F)))
+    )
+    if not how.gated:
+        return MLP(up, down, how.activation)
+    gate = projection(weights, f"{name}.ffn_gate", F, D)
+    return GatedMLP(gate, up, down, how.activation)
+
+
+def head_norms(weights: Weights, name: str, config: VisionConfig) -> HeadNorms:
+    """An RMS norm of every head without weights, or with those of a tensor."""
+    C, H = config.head_width, config.heads
+    weight = weights.vector(f"{name}.weight", C) if name else torch.ones(C)
+    return HeadNorms(weight.expand(H, C).contiguous(), config.epsilon, centred=False)
+
+
+def axial_rope(
+    config: VisionConfig, base: float, *, interleaved: bool = False, alternate: bool = False
+) -> Rope:
+    """RoPE of which half of the pairs turn by the row of a patch and half by its column.
+
+    Both have the same frequencies or, if `alternate`, one those between the other's.
+    """
+    half = config.head_width // 2
+    if alternate:
+        all_of_them = rope_frequencies(base, config.head_width)
+        frequencies = torch.cat((all_of_them[0::2], all_of_them[1::2]))
+    else:
+        frequencies = rope_frequencies(base, half).repeat(2)
+    axes = torch.tensor([0, 1], dtype=torch.int32).repeat_interleave(half // 2)
+    return Rope(frequencies, interleaved, axes=axes)
+
+
+def patch_embedding(
+    weights: Weights, config: VisionConfig, names: Sequence[str] = ("v.patch_embd.weight",)
+) -> list[Instruction]:
+    """From given rows of pixels, then of positions, to the stream; several kernels are summed."""
+    D = config.width
+    bias = weights.optional_vector("v.patch_embd.bias", D)
+    kernels = [
+        Projection(name, weights.flat_matrix(name, D, config.pixels), None if at else bias)
+        for at, name in enumerate(names)
+    ]
+    outs = [STREAM, *(f"kernel {at}" for at in range(1, len(kernels)))]
+    pairs = tuple(zip(kernels, outs, strict=True))
+    return [
+        ops.GivenRows(PATCHES),
+        products(PATCHES, pairs, no_deltas),
+        *(ops.Add(STREAM, name) for name in outs[1:]),
+    ]
+
+
+def added_positions(config: VisionConfig) -> ops.GivenRows:
+    """Adds the learned positions, which stand behind the pixels of the given rows."""
+    return ops.GivenRows(STREAM, config.pixels, added=True)
+
+
+def instructions_of(block: Block) -> list[Instruction]:
+    """The instructions of a block."""
+    return block_instructions(block, 0, no_deltas)
+
+
+def program(body: Sequence[Instruction], out: str, given: Mapping[str, int]) -> Program:
+    """A program from given rows to the buffer `out`; `given` has the widths of what they fill."""
+    layers = tuple(at for at, one in enumerate(body) if isinstance(one, ops.Attend))
+    widths = widths_of(tuple(body), given)
+    layout = KVLayout((), torch.float32)
+    return Program(tuple(body), (0, *layers), (), out, out, widths, layout)
+
+
+def prepared(weights: Weights, dense: Tensor) -> Weight:
+    """A matrix f32 for the backend of the encoder."""
+    weight = Weight(dense.contiguous(), by_name("F32"), tuple(dense.shape))
+    return weights.placement(1).head.prepare(weight)
