@@ -173,7 +173,7 @@ class Answerer:
         """Let the scheduler answer a request, which delivers its events."""
         request.on_end = partial(self._note, handle.id, conversation)
         group = self._scheduler.submit(request)
-        self._disk.evicted.note(handle.id, conversation, request.stack, request.prompt)
+        self._disk.begin(handle.id, conversation, request.stack, request.prompt)
         try:
             while not group.done:
                 yield group

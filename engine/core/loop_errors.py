@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from engine.errors import EngineError, RequestError
+from engine.errors import EngineError, OutOfMemory, RequestError
 
 log = logging.getLogger(__name__)
 
@@ -31,4 +31,12 @@ def unexpected(error: BaseException) -> EngineError:
     return EngineError(
         f"The engine hit an internal error ({type(error).__name__}: {error}).",
         "Try again; if it happens again, see the log for details.",
+    )
+
+
+def out_of_pages() -> OutOfMemory:
+    """The error of an answer for which no KV pages become free."""
+    return OutOfMemory(
+        "The memory for cached conversations is used up.",
+        "Choose a shorter context in the model's settings, or load the model again.",
     )

@@ -19,6 +19,7 @@ from engine.models.forward import Result, forward_program
 from engine.models.layers import Decoder
 from engine.state.pages import PagePool, storage_dtype
 from engine.state.sequence import Sequence
+from engine.vision.sight import Sight
 from kernels.backend import pipeline
 from kernels.backend.backend import HOST, Backend
 from kernels.backend.placement import Placement
@@ -60,11 +61,14 @@ class Runner:
         result: Result = Result.LOGITS,
         *,
         draws: bool = False,
+        sight: Sight | None = None,
     ) -> None:
         """`recorder` replaces `record` of the model's backends; `logits` computes the `result`.
 
-        With `draws` the logits stay on the device if the head's backend can draw tokens there.
+        With `draws` the logits stay on the device if the head's backend can draw tokens there. With
+        `sight` texts may have rows of images, which are read by programs of their own.
         """
+        self.sight = sight
         vocabulary = model.head.weight.shape[0]
         self.device_sampler = model.placement.head.new_sampler(vocabulary) if draws else None
         self.model = model
@@ -72,7 +76,8 @@ class Runner:
         self._result = result
         self.layout = KVLayout(model.layer_states, storage_dtype(cache))
         self._recorder = recorder
-        self._recorded: dict[str, Recorded] = {}  # by key of the stack, least recently used first
+        # By key of the stack and whether it reads images, least recently used first.
+        self._recorded: dict[tuple[str, bool], Recorded] = {}
         is_offloaded = any(number >= 0 for number in model.offloaded)
         most = max(block.weights for block in model.blocks)
         self.chunk = chunk_size(most, model.placement, offloaded=is_offloaded)
@@ -112,11 +117,13 @@ class Runner:
         """A pool of KV pages for this model: each group in the memory of its layers' backend."""
         return PagePool(self.layout, self.model.placement.memories, budget_bytes)
 
-    def recorded(self, stack: Stack) -> Recorded:
+    def recorded(self, stack: Stack, *, sees: bool = False) -> Recorded:
         """The forward pass with these adapters; after a failed kernel check, interpreted."""
-        found = self._recorded.pop(stack.key, None)
+        key = stack.key, sees
+        found = self._recorded.pop(key, None)
         if found is None:
-            program = forward_program(self.model, self.layout, stack, self._result)
+            seeing = self.sight.seeing if sees and self.sight is not None else None
+            program = forward_program(self.model, self.layout, stack, self._result, seeing)
             if self._recorder is not None and not self.model.refused:
                 found = self._recorder(program)
             else:
@@ -126,7 +133,7 @@ class Runner:
                     self.model.refused,
                     keeps_logits=self.device_sampler is not None,
                 )
-        self._recorded[stack.key] = found
+        self._recorded[key] = found
         while len(self._recorded) > _MOST_PROGRAMS:
             del self._recorded[next(iter(self._recorded))]
         return found
@@ -184,10 +191,12 @@ class Runner:
 
     def _hidden(self, batch: Tokens[Rows], checkpoint: Callable[[], None]) -> list[Tensor]:
         outs: dict[int, Tensor] = {}
-        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
+        groups = self._by_stack(
+            batch
+        )  # outside inference mode, where new pages could not be reused
         with torch.inference_mode():
             for stack, numbers, segments in groups:
-                found = self.recorded(stack).hidden(segments, checkpoint)
+                found = self._of(stack, segments).hidden(segments, checkpoint)
                 sizes = [len(batch[number].tokens) for number in numbers]
                 outs |= zip(numbers, found.split(sizes), strict=True)
         return [outs[number] for number in range(len(batch))]
@@ -204,34 +213,45 @@ class Runner:
 
     def _step(self, batch: Tokens[Rows]) -> list[Tensor]:
         """Body and head in one call: logits are wanted of all tokens."""
-        groups = _by_stack(batch)  # outside inference mode, where new pages could not be reused
+        groups = self._by_stack(
+            batch
+        )  # outside inference mode, where new pages could not be reused
         if len(batch) == 1:  # each token of most answers
             stack, _, segments = groups[0]
             with torch.inference_mode():
-                return [self.recorded(stack).step(segments)]
+                return [self._of(stack, segments).step(segments)]
         outs: dict[int, Tensor] = {}
         with torch.inference_mode():
             for stack, numbers, segments in groups:
-                logits = self.recorded(stack).step(segments)
+                logits = self._of(stack, segments).step(segments)
                 sizes = [batch[number].wanted for number in numbers]
                 outs |= zip(numbers, logits.split(sizes), strict=True)
         return [outs[number] for number in range(len(batch))]
 
+    def _of(self, stack: Stack, segments: Tokens[Segment]) -> Recorded:
+        """The forward pass of these adapters that reads these segments."""
+        sees = self.sight is not None and any(one.images is not None for one in segments)
+        return self.recorded(stack, sees=sees)
 
-def _by_stack(batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:
-    """The rows in groups with one adapter stack: stack, indices in the batch, segments."""
-    groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
-    for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
-        if len(rows.sequence.tokens) + len(rows.tokens) > rows.sequence.reserved:
-            rows.sequence.reserve(len(rows.tokens))
-    if len(batch) == 1:
-        (rows,) = batch
-        return [(rows.stack, [0], [rows.sequence.segment(rows.tokens)])]
-    for number, rows in enumerate(batch):
-        group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
-        group[1].append(number)
-        group[2].append(rows.sequence.segment(rows.tokens))
-    return list(groups.values())
+    def _segment(self, rows: Rows) -> Segment:
+        if self.sight is None:
+            return rows.sequence.segment(rows.tokens)
+        return self.sight.segment(rows.sequence, rows.tokens)
+
+    def _by_stack(self, batch: Tokens[Rows]) -> list[tuple[Stack, list[int], list[Segment]]]:
+        """The rows in groups with one adapter stack: stack, indices in the batch, segments."""
+        groups: dict[str, tuple[Stack, list[int], list[Segment]]] = {}
+        for rows in batch:  # before any pass: OutOfPages leaves all sequences unchanged
+            if len(rows.sequence.tokens) + len(rows.tokens) > rows.sequence.reserved:
+                rows.sequence.reserve(len(rows.tokens))
+        if len(batch) == 1:
+            (rows,) = batch
+            return [(rows.stack, [0], [self._segment(rows)])]
+        for number, rows in enumerate(batch):
+            group = groups.setdefault(rows.stack.key, (rows.stack, [], []))
+            group[1].append(number)
+            group[2].append(self._segment(rows))
+        return list(groups.values())
 
 
 def chunk_size(layer_weights: int, backend: Backend | Placement, *, offloaded: bool = False) -> int:

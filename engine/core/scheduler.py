@@ -26,15 +26,16 @@ from engine.adapters.stack import Stack
 from engine.core.cancellation import Awaited
 from engine.core.device_sampling import sample_on_device
 from engine.core.failover_state import FailoverState, without_frames
+from engine.core.image_encoding import encode_missing, longest_cached
 from engine.core.inflight_prefix import is_in_progress, share
-from engine.core.loop_errors import moved_error
+from engine.core.loop_errors import moved_error, out_of_pages
 from engine.core.metrics import Metrics
 from engine.core.prefix_match import reuse_cached_ids
 from engine.core.reading import TextReading
 from engine.core.request import AnswerRequest, SamplerState, SequenceGroup, check
 from engine.core.runner import Rows, Runner
 from engine.core.sequence import RunningSequence
-from engine.errors import Cancelled, EngineError, OutOfMemory
+from engine.errors import Cancelled, EngineError
 from engine.frontend.constraints.grammars import Grammars
 from engine.frontend.constraints.matcher import Matcher, lookahead
 from engine.frontend.constraints.resume_matcher import matcher_at_end
@@ -97,6 +98,7 @@ class Scheduler:
         self._token_seconds = runner.token_seconds  # of a prompt, running mean
         self._prompt_seconds = 0.0  # that prompts had beside answers, more than passes without them
         self.grammars = Grammars(tokenizer, runner.model.head.weight.shape[0])
+        self.sight = runner.sight  # None: texts have no images
         self._costs = StepCosts()  # of passes that only decode
         self.metrics = Metrics()
         self._refused = False  # the system refused memory, and no pass has run since
@@ -203,7 +205,7 @@ class Scheduler:
             return
         try:
             rows = self._schedule()
-            if rows:
+            if rows and not encode_missing(self.sight, rows, self._checkpoint, self._decode):
                 self._run(rows)
         except Cancelled:
             self.drop_cancelled()
@@ -239,7 +241,7 @@ class Scheduler:
         for item in state.items:
             self._waiting.append(item)
             try:
-                state.move(item, CachedSequence(self.pool, self.context), moved)
+                state.move(item, self._new_sequence(), moved)
             except EngineError as error:
                 self._fail(item.group, error)
 
@@ -305,7 +307,7 @@ class Scheduler:
         if not read:
             reading.restart()
             if not self._running and self._is_starved():
-                reading.fail(_out_of_pages())
+                reading.fail(out_of_pages())
             return not self._running
         seconds = time.perf_counter() - started
         self._starved_since = 0.0
@@ -317,7 +319,8 @@ class Scheduler:
         return True
 
     def _new_sequence(self) -> CachedSequence:
-        return CachedSequence(self.pool, self.context)
+        fits = None if self.sight is None else self.sight.fits
+        return CachedSequence(self.pool, self.context, fits)
 
     def _has_pages(self, sequence: CachedSequence, tokens: int, more: int) -> bool:
         """Whether a sequence got pages for some tokens of a text, beside answers with room for all."""
@@ -333,7 +336,7 @@ class Scheduler:
             if item.request.cancellation.is_cancelled:
                 self._waiting.remove(item)
                 if isinstance(item, SequenceGroup):
-                    item = self._begun(item, CachedSequence(self.pool, self.context))
+                    item = self._begun(item, self._new_sequence())
                 self._cancel(item)
         for one in list(self._running):
             if one.request.cancellation.is_cancelled:
@@ -370,9 +373,8 @@ class Scheduler:
         request = item.request
         tokens = request.prompt if isinstance(item, SequenceGroup) else item.pending
         share(request.stack.key, tokens, self._running, self.tree)
-        # The last token is always computed: its logits give the first token of the answer.
-        match = self.tree.match(request.stack.key, tokens, len(tokens) - 1)
-        sequence = CachedSequence(self.pool, self.context)
+        match = longest_cached(self.tree, request.stack.key, tokens, self.sight)
+        sequence = self._new_sequence()
         sequence.adopt(tokens[: match.length], match.pages)
         wanted = sequence.bytes_to_append(len(tokens) - match.length + 1)
         if not self.tree.evict(wanted) and self._running:
@@ -438,8 +440,9 @@ class Scheduler:
             prompts = [one for one in prompts if _outranks(one.request.priority, beside)]
         if prompts:
             prompt = min(prompts, key=lambda one: (one.request.priority, one.served))
-            chunk = self._chunk(prompt, beside)
-            rows.append((prompt, min(chunk, len(prompt.pending))))
+            count = min(self._chunk(prompt, beside), len(prompt.pending))
+            count = count if self.sight is None else self.sight.cut(prompt.pending, count)
+            rows.append((prompt, count))
             prompt.served = next(self._passes)
             prompt.group.was_alone &= len(self._running) == 1 and not self._readings
         return prompts
@@ -485,7 +488,7 @@ class Scheduler:
                     continue
                 elif len(self._running) == 1:
                     if self._is_starved():
-                        self._fail(generation.group, _out_of_pages())
+                        self._fail(generation.group, out_of_pages())
                     return []
                 else:
                     self._preempt()
@@ -569,6 +572,12 @@ class Scheduler:
             has_page = len(generation.sequence.tokens) // PAGE_TOKENS > pages
             if has_page and generation in self._running:
                 self._insert(generation, checkpoint=False)
+
+    def _decode(self) -> None:
+        """Run a pass of the answers beside a prompt."""
+        beside = [(one, len(one.pending)) for one in self._running if not one.is_prefilling]
+        if beside and (rows := self._with_pages(beside)):
+            self._run(rows)
 
     def _advance(self, generation: RunningSequence, count: int) -> None:
         """After a pass over so many tokens of a prompt: its pages are found by other prompts."""
@@ -688,10 +697,3 @@ class Scheduler:
 def _outranks(priority: Priority, answers: Sequence[RunningSequence]) -> bool:
     """Whether work of a priority comes before all of these answers."""
     return all(priority < one.request.priority for one in answers)
-
-
-def _out_of_pages() -> OutOfMemory:
-    return OutOfMemory(
-        "The memory for cached conversations is used up.",
-        "Choose a shorter context in the model's settings, or load the model again.",
-    )

@@ -198,6 +198,8 @@ class RunningSequence:
                 self.speculation.close()
             self.speculation = None
             return
+        if self.draft and max(self.draft) >= (size := self._tokenizer.size):  # rows of an image
+            self.shorten_draft(next(at for at, one in enumerate(self.draft) if one >= size))
         if self.matcher is not None and self.draft:
             self.shorten_draft(self.matcher.allowed(self.draft))
 

@@ -65,6 +65,7 @@ from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
+from engine.vision.sight import Sight
 from kernels import backends
 from kernels.backend.backend import HOST
 from kernels.backend.placement import Placement
@@ -101,6 +102,7 @@ class LoadedModel:
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
     parallel: int = MOST_RUNNING  # answers that are generated at once
+    sight: Sight | None = None  # of a model whose texts may have images
 
     @property
     def base(self) -> bool:
@@ -114,11 +116,11 @@ class LoadedModel:
 
     def new_runner(self) -> Runner:
         """A runner of this model over KV pages of the planned type."""
-        return Runner(self.decoder, self.cache)
+        return Runner(self.decoder, self.cache, sight=self.sight)
 
     def new_scheduler(self, budget_bytes: int = 1 << 62) -> Scheduler:
         """A scheduler of answers with this model; `budget_bytes` limits its KV pages."""
-        runner = Runner(self.decoder, self.cache, draws=True)
+        runner = Runner(self.decoder, self.cache, draws=True, sight=self.sight)
         pool = runner.new_pool(budget_bytes)
         tree = PrefixTree(pool)
         return Scheduler(

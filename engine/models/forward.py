@@ -29,6 +29,7 @@ from engine.models.forward_parts import NORMED, STREAM, SUBLAYER_OUT, Deltas, no
 from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Block, Decoder
 from engine.models.parts import Norm
+from engine.models.seeing import Seeing
 from kernels import ops
 from kernels.backend.backend import Backend
 from kernels.ops import Instruction, LoraDelta
@@ -53,10 +54,12 @@ def forward_program(
     kv: KVLayout,
     stack: Stack = NO_ADAPTERS,
     result: Result = Result.LOGITS,
+    seeing: Seeing | None = None,
 ) -> Program:
     """The program of a decoder over KV pages, whose products have the LoRA terms of `stack`.
 
-    An empty stack changes no bit of the result. What `Program.logits` names is the `result`.
+    An empty stack changes no bit of the result. What `Program.logits` names is the `result`. With
+    `seeing` it reads images besides; the bits of a text alone are the same.
     """
     placement = decoder.placement
     embed = ops.Embed(
@@ -71,7 +74,7 @@ def forward_program(
     )
     streamer = decoder.streamer
     offloaded = [number for number in decoder.offloaded if number >= 0]
-    body: list[Instruction] = [embed]
+    body: list[Instruction] = [embed, *(seeing.after_embedding() if seeing else ())]
     if decoder.embedding_norm is not None:
         body.append(norm(decoder.embedding_norm, STREAM, STREAM))
     if decoder.layer_inputs is not None:
@@ -91,7 +94,7 @@ def forward_program(
         made = block_instructions(block, first[layer], partial(_deltas, backend, stack))
         if isinstance(streamer, ExpertStreamer) and (number := decoder.offloaded[layer]) >= 0:
             made = [_offloaded(one, streamer, number) for one in made]
-        body += made
+        body += made if seeing is None else seeing.layer(layer, made)
         if block.output_scale != 1.0:
             body.append(ops.Scale(STREAM, block.output_scale))
         before = backend

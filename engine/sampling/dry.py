@@ -36,7 +36,10 @@ class Dry:
         self._longest = sampling.dry_allowed_length + min(growing, _MOST_COMPARED)
 
     def apply(self, row: Floats, tokens: Sequence[int]) -> None:
-        """Subtract the penalties from logits [V], in place; `tokens` are all before it."""
+        """Subtract the penalties from logits [V], in place; `tokens` are all before it.
+
+        A repetition ends where an image begins.
+        """
         sampling = self._sampling
         window = sampling.dry_window if sampling.dry_window >= 0 else len(tokens)
         text = np.array(tokens[max(len(tokens) - window, 0) :], dtype=np.int32)
@@ -49,6 +52,7 @@ class Dry:
         counted = np.flatnonzero(lengths >= sampling.dry_allowed_length)
         if not len(counted):
             return
+        counted = counted[text[counted + 1] < len(row)]
         ids, where = np.unique(text[counted + 1], return_inverse=True)
         found = np.zeros(len(ids), np.int64)
         np.maximum.at(found, where, lengths[counted])

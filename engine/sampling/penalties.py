@@ -37,14 +37,15 @@ def penalizes(sampling: Sampling) -> bool:
 
 
 def penalize(row: Floats, recent: Sequence[int], sampling: Sampling) -> None:
-    """Make the tokens of `recent` less likely in logits [V], in place.
+    """Make the tokens of `recent` less likely in logits [V], in place; ids of images do not count.
 
     repeat divides a positive logit and multiplies a negative one; frequency is subtracted once per
     occurrence, presence once.
     """
     if not recent:
         return
-    ids, counts = np.unique(np.array(recent, dtype=np.int64), return_counts=True)
+    tokens = np.array(recent, dtype=np.int64)
+    ids, counts = np.unique(tokens[tokens < len(row)], return_counts=True)
     old, repeat = row[ids], np.float32(sampling.repeat_penalty)
     new = np.where(old > 0, old / repeat, old * repeat)
     new -= counts.astype(np.float32) * np.float32(sampling.frequency_penalty)

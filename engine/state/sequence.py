@@ -11,6 +11,7 @@ no copy, and a cancelled pass changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from operator import mul
 
@@ -19,19 +20,25 @@ from kernels.ops import Segment
 from kernels.states.kv_pages import PAGE_TOKENS, PageTable
 from kernels.states.layer_state import AT_END, needed_pages
 
+# The longest prefix of some tokens, at most so long, that ends where a text may be cut.
+Fits = Callable[[Tokens[int], int], int]
+
 _STATES = 2  # of fixed size that a sequence keeps: the current one and that of a boundary before
 
 
 class Sequence:
     """Tokens with their KV pages; changed by `commit` and `rewind`, and freed by `release`."""
 
-    def __init__(self, pool: PagePool, context: int) -> None:
-        """An empty sequence of at most `context` tokens."""
+    def __init__(self, pool: PagePool, context: int, fits: Fits | None = None) -> None:
+        """An empty sequence of at most `context` tokens; `fits` says where a text may be cut."""
         self.context = context
+        self._fits = fits
         self.tokens: list[int] = []  # with keys and values in the pages
         # `reserve` needs not be called up to this length: pages are there, and of this sequence
         # alone. States of fixed size need a page for every pass: always 0 with these.
         self.reserved = 0
+        # Of a text with images: length, and how far they move RoPE positions; None: not known.
+        self.moved: tuple[int, int] | None = None
         self._pool = pool
         self._pages: list[list[Page | None]] = [[] for _ in range(pool.layout.groups)]
         self._tables = tuple(PageTable() for _ in range(pool.layout.groups))
@@ -124,20 +131,27 @@ class Sequence:
     def rewind(self, length: int) -> int:
         """Drop the tokens from position `length` on; returns the length reached.
 
-        That is less where a sliding window needs pages that were dropped, and for states of fixed
-        size, of which there is the current one and perhaps that of the page boundary before it.
+        That is less where a sliding window needs pages that were dropped, inside the span of an
+        image, and for states of fixed size, of which there is the current one and perhaps that of
+        the page boundary before it.
         The caller processes the tokens from there on again.
         """
         assert 0 <= length <= len(self.tokens), f"rewind to {length} of {len(self.tokens)}"
-        while length and not self._is_complete(length):
-            length = (length - 1) // PAGE_TOKENS * PAGE_TOKENS
+        while length:
+            if not self._is_complete(length):
+                length = (length - 1) // PAGE_TOKENS * PAGE_TOKENS
+            elif self._fits is not None and (found := self._fits(self.tokens, length)) < length:
+                length = found
+            else:
+                break
+        self.moved = None
         del self.tokens[length:]
         self._truncate(-(-length // PAGE_TOKENS))
         return length
 
     def fork(self) -> Sequence:
         """A sequence with the same tokens, which shares the pages."""
-        return Sequence(self._pool, self.context).adopt(self.tokens, self.pages)
+        return Sequence(self._pool, self.context, self._fits).adopt(self.tokens, self.pages)
 
     def adopt(self, tokens: Tokens[int], pages: Tokens[tuple[Page | None, ...]]) -> Sequence:
         """Replace the contents by tokens whose keys and values are in these pages; returns self."""
@@ -164,7 +178,7 @@ class Sequence:
 
     def release(self) -> None:
         """Drop all tokens and pages; the sequence is then empty."""
-        self.tokens = []
+        self.tokens, self.moved = [], None
         self._truncate(0)
 
     def _reserve(self, length: int, tokens: int) -> None:

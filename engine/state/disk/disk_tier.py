@@ -146,6 +146,8 @@ class DiskTier:
         for other threads. Raises what `checkpoint` raises.
         """
         scheduler = self._scheduler
+        if max(fresh, default=0) >= self._model.config.vocabulary:
+            return RestoreResult()
         ids = scheduler.spelled_as_cached(stack, fresh)
         cached = scheduler.tree.match(stack.key, ids).length
         if len(ids) - cached < (1 if conversation else MIN_GAIN):
@@ -292,8 +294,18 @@ class DiskTier:
         """Disk space of all conversations together; 0: nothing is written any more."""
         self.evicted.set_budget(budget_bytes)
 
+    def begin(self, request: int, conversation: str, stack: Stack, prompt: Sequence[int]) -> None:
+        """A prompt is being processed: what is evicted of it may be written.
+
+        Nothing is of a text with images: their ids mean nothing to another process.
+        """
+        if max(prompt, default=0) < self._model.config.vocabulary:
+            self.evicted.note(request, conversation, stack, prompt)
+
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
         """An answer has ended: Save finds its tokens by its request."""
+        if max(tokens, default=0) >= self._model.config.vocabulary:
+            return
         self.evicted.note(request, conversation, stack, tokens)
         self._texts.pop(request, None)
         self._texts[request] = SavedText(conversation, stack, tokens)

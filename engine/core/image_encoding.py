@@ -1,0 +1,61 @@
+"""Images of prompts: what is cached of a text with images, and rows that are encoded when due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from engine.core.sequence import RunningSequence
+from engine.state.prefix_tree import Match, PrefixTree
+from engine.vision.sight import Sight
+
+_BESIDE_SECONDS = 0.12  # between passes of the answers beside an image that is encoded
+
+
+def longest_cached(
+    tree: PrefixTree, stack: str, tokens: Sequence[int], sight: Sight | None
+) -> Match:
+    """The longest cached prefix of a text but its last token, which divides no image's span.
+
+    The last token is always computed: its logits give the first token of the answer.
+    """
+    most = len(tokens) - 1
+    while True:
+        match = tree.match(stack, tokens, most)
+        most = match.length if sight is None else sight.fits(tokens, match.length)
+        if most == match.length:
+            return match
+
+
+def encode_missing(
+    sight: Sight | None,
+    rows: Sequence[tuple[RunningSequence, int]],
+    checkpoint: Callable[[], None],
+    decode: Callable[[], None],
+) -> bool:
+    """Encode the images that a pass over so many tokens of each needs; False: none is missing.
+
+    Between layers `checkpoint` is called, which may raise to cancel, and now and then `decode`,
+    which runs a pass of the answers beside them. Raises what the encoder raises.
+    """
+    if sight is None:
+        return False
+    missing = [
+        (one, image)
+        for one, count in rows
+        if one.is_prefilling
+        for image in sight.missing(one.pending[:count])
+    ]
+    for one, image in missing:
+        started = decoded = time.perf_counter()
+
+        def between() -> None:
+            nonlocal decoded
+            checkpoint()
+            if time.perf_counter() - decoded > _BESIDE_SECONDS:
+                decode()
+                decoded = time.perf_counter()
+
+        sight.encode(image, between)
+        one.prefill_seconds += time.perf_counter() - started
+    return bool(missing)

@@ -1,0 +1,91 @@
+"""Image registry: ids from the vocabulary's size on for the rows of images in token sequences.
+
+A sequence has one id for each row, and equal images have the same ids: prefix tree, scheduler and
+pages treat them as tokens. An image is known by a key, such as the hash of its pixels and of how
+many rows were made of it. Ids are given out anew by each process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(slots=True, eq=False)
+class Image:
+    """An image of which rows stand in texts; `rows` is None while they are not in memory."""
+
+    key: str
+    first: int  # its first id
+    count: int  # rows
+    lines: int  # rows of them, one below the other
+    columns: int  # rows of a line
+    rows: Tensor | None = None  # [count, W] f32
+    pixels: Callable[[], Tensor] | None = None  # [height, width, 3] f32, normalised
+
+    @property
+    def ids(self) -> range:
+        """The ids of its rows, in order."""
+        return range(self.first, self.first + self.count)
+
+    @property
+    def extent(self) -> int:
+        """Positions that it takes, where rows of a line have the same one: the longer side."""
+        return max(self.lines, self.columns)
+
+
+class ImageRegistry:
+    """The images of one loaded model."""
+
+    def __init__(self, vocabulary: int) -> None:
+        """Ids below `vocabulary` are tokens."""
+        self.vocabulary = vocabulary
+        self._by_key: dict[str, Image] = {}
+        self._firsts: list[int] = []
+        self.images: list[Image] = []  # in the order of their ids
+        self._next = vocabulary
+
+    def add(
+        self,
+        key: str,
+        count: int,
+        lines: int,
+        columns: int,
+        pixels: Callable[[], Tensor] | None = None,
+    ) -> Image:
+        """The image of this key; a new one gets ids for so many rows, which `pixels` are for."""
+        if (known := self._by_key.get(key)) is not None:
+            known.pixels = pixels or known.pixels
+            return known
+        assert count > 0, "an image has rows"
+        made = self._by_key[key] = Image(key, self._next, count, lines, columns, pixels=pixels)
+        self.images.append(made)
+        self._firsts.append(made.first)
+        self._next += count
+        return made
+
+    def find(self, row: int) -> Image:
+        """The image that an id from the vocabulary's size on belongs to."""
+        assert self.vocabulary <= row < self._next, f"{row} is no id of an image"
+        return self.images[bisect_right(self._firsts, row) - 1]
+
+    def in_text(self, ids: Sequence[int]) -> list[tuple[int, Image]]:
+        """Every image of which there are rows, and where in the text its first one is or would be.
+
+        That is below 0 if the text begins inside of an image.
+        """
+        found: list[tuple[int, Image]] = []
+        array = np.asarray(ids, dtype=np.int64)
+        places = np.flatnonzero(array >= self.vocabulary)
+        at = 0
+        while at < len(places):
+            place = int(places[at])
+            image = self.find(int(array[place]))
+            start = place - (int(array[place]) - image.first)
+            found.append((start, image))
+            at += min(image.first + image.count - int(array[place]), len(places) - at)
+        return found

@@ -1,0 +1,194 @@
+"""Random interleavings of prompts with images: the bits of each run alone, see `interleaving`.
+
+The images lie in one page, across two, and are longer than the window of a layer. Their rows are
+encoded when a pass needs them, and forgotten at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from answers import GREEDY, Request, next_logits
+from chosen_backend import ops
+from engine.messages import CacheType
+from engine.models.mixers import Attention
+from engine.models.seeing import Seeing
+from engine.vision.registry import ImageRegistry
+from engine.vision.sight import Sight
+from interleaving import ASKED, QUICK, RUNS, Alone, Asked, Run, alone
+from kernels.cpu import library
+from kernels.ops import Spans
+
+IMAGES = ((20, 5, 8), (205, 4, 6), (249, 11, 20))  # place in the text, lines, columns
+MOST = 550  # tokens of a prompt, without its own
+FORGOTTEN = 5  # of so many passes before one the rows of all images are dropped
+
+
+class Encoder:
+    """Rows of an image by its pixels, which are a seed; it yields and can be cancelled."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.calls = 0
+
+    def encode(self, pixels: Tensor, checkpoint: Callable[[], None]) -> Tensor:
+        """Random rows, a checkpoint between each of three layers."""
+        self.calls += 1
+        for _ in range(3):
+            checkpoint()
+        seed, count = pixels.tolist()
+        return torch.randn(count, self.width, generator=torch.Generator().manual_seed(seed))
+
+
+@dataclass(frozen=True)
+class Pictured(Asked):
+    """A request whose prompt has those images that begin in the part it keeps."""
+
+    registry: ImageRegistry | None = None
+
+    @property
+    def prompt(self) -> list[int]:
+        """Text with whole images."""
+        assert self.registry is not None
+        text = super().prompt
+        common, own = text[: self.kept], text[self.kept :]
+        for number, (place, lines, columns) in reversed(list(enumerate(IMAGES))):
+            image = self.registry.add(str(number), lines * columns, lines, columns)
+            image.pixels = lambda number=number, n=image.count: torch.tensor([number, n])
+            if place < len(common):
+                common[place:place] = image.ids
+        return [*common[:MOST], *own]
+
+
+@cache
+def seeing(folder: Path, architecture: str, spans: Spans, type: CacheType) -> Alone:
+    """A tiny model that sees, with three adapter stacks."""
+    made = alone(folder, architecture, type)
+    decoder = made.model.decoder
+    registry = ImageRegistry(decoder.head.weight.shape[0])
+    axes = None
+    if architecture == "qwen35":
+        mixers = (block.attention for block in decoder.blocks)
+        pairs = next(one.rope.frequencies.numel() for one in mixers if isinstance(one, Attention))
+        axes = torch.arange(pairs, dtype=torch.int32) % 3
+    width = decoder.embedding.columns
+    deep = 2 if architecture == "llama" else 0
+    encoder = Encoder((1 + deep) * width)
+    sight = Sight(Seeing(width, axes, spans, deep), registry, encoder)  # type: ignore[arg-type]
+    return Alone(replace(made.model, sight=sight), made.stacks)
+
+
+class SeeingRun(Run):
+    """A run that forgets rows of images now and then."""
+
+    passes = 0
+
+    def step(self) -> None:
+        """A pass, before which rows may be dropped."""
+        self.passes += 1
+        sight = self.scheduler.sight
+        assert sight is not None
+        if self.passes % FORGOTTEN == 0:
+            for image in sight.registry.images:
+                image.rows = None
+        super().step()
+
+
+def check(
+    reference: Alone, requests: Sequence[Asked], actions: list[tuple[str, int]], **sizes: int
+) -> None:
+    """Run the actions, then all requests to their end, and compare each with itself alone."""
+    sight = reference.model.sight
+    assert sight is not None
+    pictured = [
+        Pictured(*(getattr(one, name) for name in Asked.__dataclass_fields__), sight.registry)
+        for one in requests
+    ]
+    run = SeeingRun(reference, pictured, **sizes)
+    run.submit()
+    for action, number in actions:
+        run.act(action, number)
+        run.step()
+    run.finish()
+    run.check_answers()
+    run.check_disk()
+    run.check_nothing_leaked()
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    if not library.available():
+        pytest.skip(library.reason())
+    with ops.only("cpu"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+MODELS = (
+    ("gemma3", Spans.WHOLE),
+    ("gemma3", Spans.WINDOWED),
+    ("qwen35", Spans.CAUSAL),
+    ("llama", Spans.CAUSAL),
+)
+SOME = {**RUNS, "requests": st.lists(ASKED, min_size=2, max_size=6)}
+
+
+@pytest.mark.parametrize(("architecture", "spans"), MODELS)
+@settings(max_examples=50, suppress_health_check=QUICK)  # 200 in all
+@given(**SOME)
+def test_answers_about_images_do_not_depend_on_how_requests_interleave(
+    folder: Path,
+    architecture: str,
+    spans: Spans,
+    requests: list[Asked],
+    actions: list[tuple[str, int]],
+    **sizes: int,
+) -> None:
+    check(seeing(folder, architecture, spans, CacheType.F16), requests, actions, **sizes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("architecture", "spans"), MODELS)
+@pytest.mark.parametrize("type", list(CacheType), ids=lambda type: type.value)
+@settings(max_examples=1_700, suppress_health_check=QUICK)  # 20,400 in all
+@given(**SOME)
+def test_answers_about_images_do_not_depend_on_how_requests_interleave_in_many_runs(
+    folder: Path,
+    architecture: str,
+    spans: Spans,
+    type: CacheType,
+    requests: list[Asked],
+    actions: list[tuple[str, int]],
+    **sizes: int,
+) -> None:
+    check(seeing(folder, architecture, spans, type), requests, actions, **sizes)
+
+
+@pytest.mark.parametrize(("architecture", "spans"), MODELS)
+def test_different_images_give_different_answers_and_the_same_one_the_same(
+    folder: Path, architecture: str, spans: Spans
+) -> None:
+    model = seeing(folder, architecture, spans, CacheType.F32).model
+    assert model.sight is not None
+    found: list[Tensor] = []
+    for number, seed in enumerate((11, 12, 11)):
+        image = model.sight.registry.add(f"{spans} {number}", 12, 3, 4)
+        image.pixels = lambda seed=seed: torch.tensor([seed, 12])
+        scheduler = model.new_scheduler()
+        scheduler.run(Request([5, 6, *image.ids, 7, 8], GREEDY, max_tokens=1))
+        found.append(next_logits(scheduler, [5, 6, *image.ids, 7, 8]))
+    assert torch.equal(found[0], found[2])
+    assert not torch.allclose(found[0], found[1])
