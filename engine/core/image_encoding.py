@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from engine.core.request import SequenceGroup
 from engine.core.sequence import RunningSequence
+from engine.errors import EngineError
 from engine.state.prefix_tree import Match, PrefixTree
 from engine.vision.sight import Sight
 
@@ -32,11 +34,12 @@ def encode_missing(
     rows: Sequence[tuple[RunningSequence, int]],
     checkpoint: Callable[[], None],
     decode: Callable[[], None],
+    fail: Callable[[SequenceGroup, EngineError], None],
 ) -> bool:
     """Encode the images that a pass over so many tokens of each needs; False: none is missing.
 
     Between layers `checkpoint` is called, which may raise to cancel, and now and then `decode`,
-    which runs a pass of the answers beside them. Raises what the encoder raises.
+    which runs a pass of the answers beside them. A request whose image cannot be encoded fails.
     """
     if sight is None:
         return False
@@ -56,6 +59,9 @@ def encode_missing(
                 decode()
                 decoded = time.perf_counter()
 
-        sight.encode(image, between)
+        try:
+            sight.encode(image, between)
+        except EngineError as error:
+            fail(one.group, error)
         one.prefill_seconds += time.perf_counter() - started
     return bool(missing)

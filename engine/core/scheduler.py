@@ -205,7 +205,8 @@ class Scheduler:
             return
         try:
             rows = self._schedule()
-            if rows and not encode_missing(self.sight, rows, self._checkpoint, self._decode):
+            calls = self._checkpoint, self._decode, self._fail
+            if rows and not encode_missing(self.sight, rows, *calls):
                 self._run(rows)
         except Cancelled:
             self.drop_cancelled()

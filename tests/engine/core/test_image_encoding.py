@@ -1,0 +1,133 @@
+"""Images of prompts are encoded between passes, beside which other answers go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import tiny
+from answers import GREEDY, Request
+from chosen_backend import ops
+from engine.core import image_encoding
+from engine.core.scheduler import Scheduler
+from engine.errors import RequestError
+from engine.loading.loader import load
+from engine.messages import Finished, FinishReason
+from engine.models.seeing import Seeing
+from engine.vision.registry import ImageRegistry
+from engine.vision.sight import Sight
+from kernels.cpu import library
+
+LAYERS = 6
+Hook = Callable[[], None]
+
+
+class Encoder:
+    """Rows of ones after some layers, before each of which something happens."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.before: list[Hook] = []
+        self.encoded = 0
+
+    def encode(self, pixels: Tensor, checkpoint: Hook) -> Tensor:
+        """One row for each value."""
+        for layer in range(LAYERS):
+            for each in self.before[layer : layer + 1]:
+                each()
+            checkpoint()
+        self.encoded += 1
+        return torch.ones(len(pixels), self.width)
+
+
+@pytest.fixture(autouse=True)
+def native() -> Iterator[None]:
+    if not library.available():
+        pytest.skip(library.reason())
+    with ops.only("cpu"):
+        yield
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Scheduler:
+    tiny.write(tmp_path / "model.gguf", context=256)
+    model = load(tmp_path / "model.gguf")
+    width = model.decoder.embedding.columns
+    registry = ImageRegistry(model.decoder.head.weight.shape[0])
+    sight = Sight(Seeing(width), registry, Encoder(width))  # type: ignore[arg-type]
+    return replace(model, sight=sight).new_scheduler()
+
+
+def pictured(scheduler: Scheduler, key: str = "a picture") -> Request:
+    assert scheduler.sight is not None
+    image = scheduler.sight.registry.add(key, 5, 1, 5, lambda: torch.zeros(5))
+    return Request([7, *image.ids, 8], GREEDY, max_tokens=3)
+
+
+def encoder(scheduler: Scheduler) -> Encoder:
+    assert scheduler.sight is not None
+    found = scheduler.sight.encoder
+    assert isinstance(found, Encoder)
+    return found
+
+
+def reason(request: Request) -> FinishReason:
+    (finished,) = [one for one in request.events if isinstance(one, Finished)]
+    return finished.reason
+
+
+def test_an_image_is_encoded_once_for_all_that_show_it(scheduler: Scheduler) -> None:
+    first, second = pictured(scheduler), pictured(scheduler)
+    for request in (first, second):
+        scheduler.run(request)
+    assert encoder(scheduler).encoded == 1
+    assert reason(first) is reason(second) is FinishReason.LENGTH
+
+
+def test_answers_go_on_while_an_image_is_encoded(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_encoding, "_BESIDE_SECONDS", 0.0)
+    beside = Request([5, 6], GREEDY, max_tokens=20)
+    group = scheduler.submit(beside)
+    scheduler.step()
+    lengths: list[int] = []
+    encoder(scheduler).before = [lambda: lengths.append(len(scheduler.sequences[0]))] * LAYERS
+    shown = scheduler.submit(pictured(scheduler))
+    while not (group.done and shown.done):
+        scheduler.step()
+    assert len(lengths) == LAYERS
+    assert lengths == list(range(lengths[0], lengths[0] + LAYERS))
+    alone = Request([5, 6], GREEDY, max_tokens=20)
+    assert scheduler.run(alone).answers == group.answers
+
+
+def test_a_request_is_cancelled_while_its_image_is_encoded(scheduler: Scheduler) -> None:
+    shown = pictured(scheduler)
+    group = scheduler.submit(shown)
+    encoder(scheduler).before = [lambda: None, shown.cancellation.cancel]
+    while not group.done:
+        scheduler.step()
+    assert reason(shown) is FinishReason.CANCELLED
+    assert encoder(scheduler).encoded == 0
+    scheduler.run(again := pictured(scheduler))
+    assert reason(again) is FinishReason.LENGTH
+
+
+def test_only_the_request_whose_image_is_gone_fails(scheduler: Scheduler) -> None:
+    assert scheduler.sight is not None
+    beside = scheduler.submit(Request([5, 6], GREEDY, max_tokens=5))
+    lost = pictured(scheduler, "lost")
+    scheduler.sight.registry.add("lost", 5, 1, 5).pixels = None
+    group = scheduler.submit(lost)
+    while not (beside.done and group.done):
+        scheduler.step()
+    assert isinstance(group.error, RequestError)
+    assert str(group.error).startswith("A picture of this chat is not there any more.")
+    assert beside.error is None
+    assert len(beside.answers[0]) == 5
