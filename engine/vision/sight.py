@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,9 +12,16 @@ from torch import Tensor
 from engine.errors import RequestError
 from engine.models.seeing import AXES, Seeing
 from engine.state.sequence import Sequence
-from engine.vision.encoder import Encoder
 from engine.vision.registry import Image, ImageRegistry
 from kernels.ops import ImageRows, Segment
+
+
+class ImageEncoder(Protocol):
+    """What makes rows of pixels, see `engine.vision.encoder.Encoder`."""
+
+    def encode(self, pixels: Tensor, checkpoint: Callable[[], None]) -> Tensor:
+        """A picture [height, width, 3] f32, normalised → rows [n, W] f32."""
+        ...
 
 
 class Sight:
@@ -23,7 +31,7 @@ class Sight:
         self,
         seeing: Seeing,
         registry: ImageRegistry,
-        encoder: Encoder | None = None,
+        encoder: ImageEncoder | None = None,
         pad: int = 0,
     ) -> None:
         """`pad`: the token whose embedding for single layers an image's rows have."""

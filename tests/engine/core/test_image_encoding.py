@@ -59,7 +59,7 @@ def scheduler(tmp_path: Path) -> Scheduler:
     model = load(tmp_path / "model.gguf")
     width = model.decoder.embedding.columns
     registry = ImageRegistry(model.decoder.head.weight.shape[0])
-    sight = Sight(Seeing(width), registry, Encoder(width))  # type: ignore[arg-type]
+    sight = Sight(Seeing(width), registry, Encoder(width))
     return replace(model, sight=sight).new_scheduler()
 
 

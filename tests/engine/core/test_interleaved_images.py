@@ -83,7 +83,7 @@ def seeing(folder: Path, architecture: str, spans: Spans, type: CacheType) -> Al
     width = decoder.embedding.columns
     deep = 2 if architecture == "llama" else 0
     encoder = Encoder((1 + deep) * width)
-    sight = Sight(Seeing(width, axes, spans, deep), registry, encoder)  # type: ignore[arg-type]
+    sight = Sight(Seeing(width, axes, spans, deep), registry, encoder)
     return Alone(replace(made.model, sight=sight), made.stacks)
 
 

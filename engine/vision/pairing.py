@@ -1,0 +1,144 @@
+"""Pairs of a text model and its picture encoder: finding the file, whether they fit, their sight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from engine.errors import EngineError, ModelFileError, UnsupportedModel
+from engine.gguf.reader import GGUFFile
+from engine.models.layers import Decoder
+from engine.models.mixers import Attention
+from engine.models.seeing import Seeing, interleaved_axes
+from engine.vision.encoder import Encoder
+from engine.vision.encoders import build_encoder
+from engine.vision.projector_file import (
+    ARCHITECTURE,
+    VisionConfig,
+    read_vision_config,
+    refuse_projector,
+)
+from engine.vision.registry import ImageRegistry
+from engine.vision.sight import Sight
+from kernels.backend.backend import Backend
+from kernels.ops import Spans
+
+_OTHER_FILE = "Choose the mmproj file that is published beside this model."
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The text models that a kind of projector is made for, and how they read its rows."""
+
+    architectures: frozenset[str]
+    spans: Spans = Spans.CAUSAL
+    has_axes: bool = False  # RoPE by line and column
+
+
+_KINDS = {
+    "qwen3vl_merger": _Kind(
+        frozenset(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe")), has_axes=True
+    ),
+    "gemma4v": _Kind(frozenset(("gemma4",)), Spans.WINDOWED),
+    "gemma3": _Kind(frozenset(("gemma3",)), Spans.WHOLE),
+    "pixtral": _Kind(frozenset(("llama", "mistral3"))),
+    "lfm2": _Kind(frozenset(("lfm2", "lfm2moe"))),
+    "idefics3": _Kind(frozenset(("llama", "smollm3"))),
+}
+
+
+class EncoderFile:
+    """The picture encoder of a file, whose weights are read when the first picture comes."""
+
+    def __init__(self, path: Path, backend: Backend) -> None:
+        self.path = path
+        self._backend = backend
+        self._encoder: Encoder | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether its weights are in memory."""
+        return self._encoder is not None
+
+    def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
+        """As `Encoder.encode`; raises what reading the file raises, too."""
+        if self._encoder is None:
+            with GGUFFile.open(self.path) as file:
+                self._encoder = build_encoder(file, self._backend, checkpoint)
+        return self._encoder.encode(pixels, checkpoint)
+
+    def unload(self) -> None:
+        """Free its weights."""
+        self._encoder = None
+
+
+def refusal(config: VisionConfig, architecture: str, width: int) -> EngineError | None:
+    """Why an encoder does not fit a text model of this architecture and width; None: it does."""
+    kind = _KINDS.get(config.projector)
+    if kind is None:
+        return refuse_projector(config.projector)
+    if architecture not in kind.architectures:
+        return UnsupportedModel(
+            f"The picture encoder ({config.projector}) is made for models of another kind than "
+            f"this one ({architecture}).",
+            _OTHER_FILE,
+        )
+    if config.output != width:
+        return ModelFileError(
+            f"The picture encoder belongs to a model of another size: its rows have "
+            f"{config.output:,} columns, and this model reads {width:,}.",
+            _OTHER_FILE,
+        )
+    return None
+
+
+def find_encoder(model: Path, architecture: str, width: int) -> Path | None:
+    """The picture encoder beside a model's file that fits it, the smallest of several.
+
+    Files are judged by what they hold, and those that cannot be read are passed over.
+    """
+    found: list[tuple[int, Path]] = []
+    for path in sorted(model.parent.glob("*.gguf")):
+        if path == model:
+            continue
+        try:
+            with GGUFFile.open(path) as file:
+                if file.metadata.get("general.architecture") != ARCHITECTURE:
+                    continue
+                if refusal(read_vision_config(file), architecture, width) is None:
+                    found.append((path.stat().st_size, path))
+        except (EngineError, OSError):
+            continue
+    return min(found)[1] if found else None
+
+
+def build_sight(text: GGUFFile, decoder: Decoder, path: Path, backend: Backend) -> Sight:
+    """The sight of a text model with the encoder of a file; no weights are read.
+
+    Raises EngineError where the two do not fit, or a key of either is missing.
+    """
+    with GGUFFile.open(path) as file:
+        config = read_vision_config(file)
+    architecture, width = text.string("general.architecture"), decoder.embedding.columns
+    if (error := refusal(config, architecture, width)) is not None:
+        raise error
+    kind = _KINDS[config.projector]
+    axes = interleaved_axes(text, _pairs(decoder)) if kind.has_axes else None
+    seeing = Seeing(width, axes, kind.spans, len(config.deep))
+    registry = ImageRegistry(decoder.head.weight.shape[0])
+    return Sight(seeing, registry, EncoderFile(path, backend))
+
+
+def _pairs(decoder: Decoder) -> int:
+    """Pairs of channels that RoPE rotates, in all layers that it does."""
+    mixers = (block.attention for block in decoder.blocks)
+    rotated = {one.rope.frequencies.numel() for one in mixers if isinstance(one, Attention)} - {0}
+    if len(rotated) != 1:
+        raise UnsupportedModel(
+            "The model's layers rotate different numbers of channels, which pictures do not allow.",
+            "Chat with the model by text.",
+        )
+    return rotated.pop()

@@ -1,0 +1,153 @@
+"""Pairs of a text model and its picture encoder: found by what files hold, refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from gguf import GGUFWriter
+
+import every_architecture
+import tiny
+from engine.errors import EngineError, ModelFileError, UnsupportedModel
+from engine.gguf.reader import GGUFFile
+from engine.loading.loader import load
+from engine.models.seeing import interleaved_axes
+from engine.vision.pairing import EncoderFile, build_sight, find_encoder
+from kernels.backends import BACKENDS
+from kernels.ops import Spans
+
+REFERENCE = BACKENDS["reference"]
+
+
+def write_encoder(path: Path, projector: str, output: int, padding: int = 0) -> Path:
+    """The metadata of a picture encoder, without tensors."""
+    writer = GGUFWriter(path, "clip")
+    writer.add_string("clip.projector_type", projector)
+    numbers = {
+        "projection_dim": output,
+        "image_size": 32,
+        "patch_size": 8,
+        "embedding_length": 32,
+        "feed_forward_length": 40,
+        "block_count": 2,
+        "attention.head_count": 4,
+    }
+    for key, value in numbers.items():
+        writer.add_uint32(f"clip.vision.{key}", value)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    writer.add_string("padding", "x" * padding)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+def test_the_encoder_beside_a_model_is_found_by_what_it_holds(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    tiny.write(model)
+    assert find_encoder(model, "gemma3", 64) is None
+    (tmp_path / "mmproj-broken.gguf").write_bytes(b"GGUF and nothing else")
+    (tmp_path / "mmproj.txt").write_text("no model")
+    write_encoder(tmp_path / "mmproj-other.gguf", "gemma3", 128)
+    write_encoder(tmp_path / "mmproj-qwen.gguf", "qwen3vl_merger", 64)
+    assert find_encoder(model, "gemma3", 64) is None
+    large = write_encoder(tmp_path / "a picture encoder.gguf", "gemma3", 64, padding=500)
+    assert find_encoder(model, "gemma3", 64) == large
+    small = write_encoder(tmp_path / "z.gguf", "gemma3", 64)
+    assert find_encoder(model, "gemma3", 64) == small
+
+
+@pytest.mark.parametrize(
+    ("projector", "output", "error", "words"),
+    [
+        (
+            "gemma3",
+            64,
+            UnsupportedModel,
+            r"\(gemma3\) is made for models of another kind .*\(llama",
+        ),
+        ("pixtral", 63, ModelFileError, "its rows have 63 columns, and this model reads "),
+        ("mystery", 64, UnsupportedModel, "is of the kind 'mystery', which this version does not"),
+    ],
+)
+def test_a_wrong_pair_is_refused_in_a_sentence(
+    tmp_path: Path, projector: str, output: int, error: type[EngineError], words: str
+) -> None:
+    tiny.write(tmp_path / "model.gguf", architecture="llama")
+    encoder = write_encoder(tmp_path / "mmproj.gguf", projector, output)
+    model = load(tmp_path / "model.gguf", backend="reference")
+    with GGUFFile.open(tmp_path / "model.gguf") as text, pytest.raises(error, match=words):
+        build_sight(text, model.decoder, encoder, REFERENCE)
+
+
+def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
+    tiny.write(tmp_path / "model.gguf", architecture="llama")
+    model = load(tmp_path / "model.gguf", backend="reference")
+    with (
+        GGUFFile.open(tmp_path / "model.gguf") as text,
+        pytest.raises(ModelFileError, match=r"^The file has no picture encoder\."),
+    ):
+        build_sight(text, model.decoder, tmp_path / "model.gguf", REFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "projector", "spans"),
+    [
+        ("gemma3", "gemma3", Spans.WHOLE),
+        ("gemma4", "gemma4v", Spans.WINDOWED),
+        ("qwen35", "qwen3vl_merger", Spans.CAUSAL),
+        ("llama", "pixtral", Spans.CAUSAL),
+        ("lfm2", "lfm2", Spans.CAUSAL),
+        ("llama", "idefics3", Spans.CAUSAL),
+    ],
+)
+def test_each_kind_reads_images_in_its_way(
+    tmp_path: Path, architecture: str, projector: str, spans: Spans
+) -> None:
+    path = tmp_path / "model.gguf"
+    every_architecture.write(architecture, path, context=200, window=64)
+    model = load(path, backend="reference")
+    encoder = write_encoder(tmp_path / "mmproj.gguf", projector, model.decoder.embedding.columns)
+    with GGUFFile.open(path) as text:
+        sight = build_sight(text, model.decoder, encoder, REFERENCE)
+    assert sight.seeing.spans is spans
+    assert (sight.seeing.axes is not None) == (architecture == "qwen35")
+    assert sight.registry.vocabulary == model.decoder.head.weight.shape[0]
+    assert isinstance(sight.encoder, EncoderFile)
+    assert not sight.encoder.is_loaded
+
+
+@pytest.mark.parametrize(
+    ("sections", "axes"),
+    [
+        ([3, 3, 2, 0], [0, 1, 2, 0, 1, 2, 0, 1]),
+        ([4, 2, 2], [0, 1, 2, 0, 1, 2, 0, 0]),
+        ([8, 0, 0], [0] * 8),
+    ],
+)
+def test_axes_are_interleaved(tmp_path: Path, sections: list[int], axes: list[int]) -> None:
+    writer = GGUFWriter(tmp_path / "one.gguf", "qwen35")
+    writer.add_array("qwen35.rope.dimension_sections", sections)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with GGUFFile.open(tmp_path / "one.gguf") as file:
+        assert torch.equal(interleaved_axes(file, 8), torch.tensor(axes, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("sections", [[1, 2], [-1, 2, 3], None])
+def test_sections_that_are_wrong_or_missing(tmp_path: Path, sections: list[int] | None) -> None:
+    writer = GGUFWriter(tmp_path / "one.gguf", "qwen35")
+    if sections:
+        writer.add_array("qwen35.rope.dimension_sections", sections)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with (
+        GGUFFile.open(tmp_path / "one.gguf") as file,
+        pytest.raises(ModelFileError, match=r"'qwen35\.rope\.dimension_sections' is not 3 "),
+    ):
+        interleaved_axes(file, 8)
