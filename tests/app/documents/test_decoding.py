@@ -87,6 +87,11 @@ def test_unicode_is_found_with_and_without_its_mark(language: str, encoding: str
     assert decoded.sure
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_few_plain_letters_are_found_by_the_zeros_between_them(encoding: str) -> None:
+    assert decode("A short note".encode(encoding)).text == "A short note"
+
+
 def test_letters_after_megabytes_of_ascii_are_read() -> None:
     text = "x" * 4096 + "\n" + "line of a log\n" * 100_000 + "Grüße aus dem Süden\n"
     assert decode(text.encode()).text == text
