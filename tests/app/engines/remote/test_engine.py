@@ -214,6 +214,12 @@ def _call(arguments: Any = None, name: str = "", **fields: Any) -> dict[str, Any
         # By index, the arguments in pieces, as OpenAI sends them.
         [_calls(_call("", "add", index=0, id="x", type="function")), _calls(_call('{"a"', index=0)),
          _calls(_call(": 1}", index=0)), _calls(_call('{"b": 2}', "sub", index=1, id="y"))],
+        # The pieces of both calls by turns.
+        [_calls(_call("", "add", index=0, id="x")), _calls(_call("", "sub", index=1, id="y")),
+         _calls(_call('{"a": 1}', index=0)), _calls(_call('{"b": 2}', index=1))],
+        # By turns too, but in one chunk and by their place in it.
+        [_calls(_call("", "add", id="x"), _call("", "sub", id="y")),
+         _calls(_call('{"a": 1}'), _call('{"b": 2}'))],
         # Without any index.
         [_calls(_call('{"a"', "add", id="x")), _calls(_call(": 1}")),
          _calls(_call('{"b": 2}', "sub", id="y"))],
@@ -241,6 +247,16 @@ def test_tool_calls(server: Server, chunks: list[Any]) -> None:
         assert told.text == "I add."
         assert told.end is not None
         assert told.end.reason is EndReason.TOOL_CALLS
+
+
+def test_tool_calls_without_index_and_id_begin_with_their_names(server: Server) -> None:
+    server.chat(
+        stream(_calls(_call("{}", "add")), _calls(_call("{}", "sub")), chunk(finish="stop"))
+    )
+    assert ask(engine_for(server.address)).calls == [
+        ("call_0", "add", "{}"),
+        ("call_1", "sub", "{}"),
+    ]
 
 
 def test_tool_call_without_an_id_or_arguments_and_an_old_one(server: Server) -> None:
