@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from app.documents.pdf.paragraphs import joined
 from app.documents.readers import pdf as reader
 from app.documents.source import ExtractionError, ExtractionFault, Source
 from app.domain.documents import Document, DocumentKind, DocumentWarning, PageUnit, Warned
@@ -345,6 +346,21 @@ def test_a_page_is_read_in_order(name: str, tmp_path: Path) -> None:
         assert found[0].count("\n\n") == 1
     else:
         assert found == [expected]
+
+
+@pytest.mark.parametrize(
+    ("lines", "whole"),
+    [
+        (["打开PDF的", "文件"], "打开PDF的文件"),
+        (["文", "件"], "文件"),
+        (["文件", "PDF"], "文件 PDF"),
+        (["PDF", "文件"], "PDF 文件"),
+    ],
+)
+def test_lines_of_a_script_without_spaces_are_joined_without_one(
+    lines: list[str], whole: str
+) -> None:
+    assert joined(lines) == whole
 
 
 def numbered(count: int, head: Callable[[int], str], foot: Callable[[int], str]) -> list[PdfPage]:
