@@ -463,6 +463,15 @@ def test_a_file_that_is_gone_has_not_changed(stage: Stage, tmp_path: Path) -> No
     assert not _of(stage)[0].changed
 
 
+def test_a_file_whose_hash_is_not_known_has_not_changed(stage: Stage, tmp_path: Path) -> None:
+    path = _file(tmp_path, "a.txt", "What it says")
+    part = FilePart("a.txt", "What it says", path=str(path))
+    stage.controller.attachments.restore(stage.state.current, [part])
+    stage.controller.attachments.check_changed()
+    _settle(stage)
+    assert not _of(stage)[0].changed
+
+
 def test_known_files_are_those_of_the_chat_the_newest_first(stage: Stage, tmp_path: Path) -> None:
     _attach(stage, _file(tmp_path, "a.txt", "A"), _file(tmp_path, "b.txt", "B"))
     stage.controller.send("Question")
