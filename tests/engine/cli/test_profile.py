@@ -95,6 +95,18 @@ def test_every_architecture_can_be_timed(
         assert sum(row["seconds"] for row in one["operations"]) > 0
 
 
+@needs_cpu
+def test_operations_with_several_weights_are_told_apart_by_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = every_architecture.write("qwen35moe", tmp_path / "m.gguf", context=256, window=32)
+    decode, _ = profiled(capsys, path, "--backend", "cpu")
+    counts = {row["name"]: len(row["weights"]) for row in decode["operations"]}
+    assert counts["EXPERT_LINEAR"] == 2
+    assert counts["EMBED"] == 0  # all with the same
+    assert [name for name, count in counts.items() if count == 1] == []
+
+
 def test_the_table_ends_with_the_sum_and_the_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
