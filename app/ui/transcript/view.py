@@ -172,7 +172,6 @@ class Transcript(QAbstractScrollArea):
         accessibility.register(Transcript, lambda view: AccessibleTranscript(view.access))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         # What is typed here goes to the composer, with an input method too.
         self.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.setAccessibleName(tr("Chat"))
