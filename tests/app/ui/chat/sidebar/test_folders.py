@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QContextMenuEvent,
     QDragMoveEvent,
     QDropEvent,
+    QImage,
     QKeyEvent,
 )
 from PySide6.QtWidgets import QApplication, QLineEdit, QListView, QMenu
@@ -155,6 +156,20 @@ def test_a_click_and_the_arrow_keys_open_and_close_a_folder(qtbot: QtBot, filled
     assert spoken == "Sub, closed folder, 1 chat"
     qtbot.keyClick(view, Qt.Key.Key_Return)
     assert filled.rows() == closed
+
+
+def test_the_row_of_a_folder_shows_its_name_and_whether_it_is_open(filled: Filled) -> None:
+    model, view = filled.sidebar.model, filled.sidebar.list
+
+    def picture(folder: int) -> QImage:
+        return view.grab(view.visualRect(model.find_folder(folder))).toImage()
+
+    empty = filled.stage.controller.folders.create("Empty", None)  # without a number of chats
+    opened = picture(empty)
+    assert opened != picture(filled.home)
+    filled.sidebar.toggle_folder(empty)
+    flush()
+    assert picture(empty) != opened
 
 
 def test_closed_folders_are_remembered(filled: Filled) -> None:
