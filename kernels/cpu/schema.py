@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeVar
 
-ABI = 12  # increment on every incompatible change of this table
+ABI = 13  # increment on every incompatible change of this table
 
 
 class _Numbered(IntEnum):
@@ -105,6 +105,7 @@ class OpKind(_Numbered):
     MATCH_MAGNITUDE = 32, "x = x with the magnitude of y; `epsilon`"
     GAUSSIAN_TOP_K = 33, "x = max(x - cutoff, 0), by row; `deviations`"
     GIVEN_ROWS = 34, "x = or, `added`, += given rows from column `start` on, at their tokens"
+    CLIP = 35, "x = min(max(x, least), most)"
 
 
 class Barrier(_Numbered):
@@ -207,6 +208,7 @@ nk_op
     float strength, length, offset, floor  // POSITION_SCALE; floor: RECURRENCE
     float positive, negative, beta  // XIELU
     float deviations  // GAUSSIAN_TOP_K
+    float least, most  // CLIP
     int32_t centred  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated  // ROPE: the norms follow the rotation
     int32_t full  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached

@@ -21,6 +21,7 @@ from kernels.ops.attend import (
     checked_full_attention,
     checked_rope,
 )
+from kernels.ops.clip import Clip
 from kernels.ops.columns import Columns
 from kernels.ops.embed import Embed, checked_embed
 from kernels.ops.experts import Experts, checked_route
@@ -58,6 +59,7 @@ __all__ = [
     "AddToStreams",
     "Attend",
     "Attending",
+    "Clip",
     "Columns",
     "Embed",
     "Experts",

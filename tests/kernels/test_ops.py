@@ -10,7 +10,7 @@ from torch import Tensor
 
 import paging
 from chosen_backend import ops
-from kernels.ops import Activation, GaussianTopK, InPlace, MatchMagnitude, Softcap
+from kernels.ops import Activation, Clip, GaussianTopK, InPlace, MatchMagnitude, Softcap
 from kernels.weights.formats import by_name
 from kernels.weights.weight import Weight
 
@@ -93,6 +93,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "softcap dtype": (
         lambda: in_place(Softcap("x", 30.0), IDS[None]),
         "softcap: an operand is int64",
+    ),
+    "clip range": (
+        lambda: in_place(Clip("x", 1.0, -1.0)),
+        "clip: nothing is between 1.0 and -1.0",
     ),
     "shapes of two buffers": (
         lambda: in_place(MatchMagnitude("x", "y", 1e-5), y=x(2, 4)),

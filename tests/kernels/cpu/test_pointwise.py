@@ -18,7 +18,7 @@ from kernels.backend import reference
 from kernels.cpu import library, ops, program, weights
 from kernels.cpu.ops import FewOps
 from kernels.cpu.schema import NativeActivation, OpKind
-from kernels.ops import Activation, Attend, Embed, InPlace, Segment, Xielu
+from kernels.ops import Activation, Attend, Clip, Embed, InPlace, Segment, Xielu
 from kernels.ops.softcap import softcap
 from kernels.programs.program import Program
 from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
@@ -230,10 +230,23 @@ def test_cap_equals_its_formula(most: float, random: torch.Generator) -> None:
     assert got[~got.isnan()].abs().max() <= most
 
 
+@pytest.mark.parametrize("bounds", [(-1.5, 2.0), (0.5, 0.5), (-INF, 1.0), (-INF, INF)])
+def test_clip_cuts_to_its_range(bounds: tuple[float, float], random: torch.Generator) -> None:
+    for x in (
+        torch.tensor(SPECIAL),
+        *(3 * torch.randn(count, generator=random) for count in COUNTS),
+    ):
+        one = Clip("x", *bounds)
+        torch.testing.assert_close(
+            changed(one, x), one.definition(x, x), rtol=0, atol=0, equal_nan=True
+        )
+
+
 ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": lambda x: gate(x, torch.ones_like(x), Activation.SILU),
     "gelu_tanh": lambda x: gate(x, torch.ones_like(x), Activation.GELU_TANH),
     "softcap": lambda x: cap(x, 30.0),
+    "clip": lambda x: changed(Clip("x", -2.0, 3.0), x),
     "softplus": lambda x: gate(x, None, Activation.SOFTPLUS),
     "sigmoid": lambda x: gate(x, x, Activation.SIGMOID, 3.0),
     "xielu": lambda x: changed(Xielu("x", 0.8, 0.4, 0.5, -1e-6), x),

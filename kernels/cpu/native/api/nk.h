@@ -16,7 +16,7 @@
 #endif
 #define NK_CHECKED __attribute__((warn_unused_result))
 
-#define NK_ABI 12
+#define NK_ABI 13
 #define NK_MAX_WEIGHTS 3
 #define NK_MAX_EXPERTS 1024
 #define NK_MAX_TAPS 16
@@ -103,6 +103,7 @@ enum nk_kind {
     NK_MATCH_MAGNITUDE = 32,  // x = x with the magnitude of y; `epsilon`
     NK_GAUSSIAN_TOP_K = 33,  // x = max(x - cutoff, 0), by row; `deviations`
     NK_GIVEN_ROWS = 34,  // x = or, `added`, += given rows from column `start` on, at their tokens
+    NK_CLIP = 35,  // x = min(max(x, least), most)
 };
 
 // Whether threads wait for each other after an operation.
@@ -172,6 +173,7 @@ struct nk_op {
     float strength, length, offset, floor;  // POSITION_SCALE; floor: RECURRENCE
     float positive, negative, beta;  // XIELU
     float deviations;  // GAUSSIAN_TOP_K
+    float least, most;  // CLIP
     int32_t centred;  // NORM, HEAD_NORM: layer norm instead of RMS norm
     int32_t norms_rotated;  // ROPE: the norms follow the rotation
     int32_t full;  // ROPE, ATTEND: segments are whole texts, read in both directions; uncached
