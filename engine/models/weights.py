@@ -168,20 +168,18 @@ class Weights:
 
     def flat_matrix(self, name: str, rows: int, columns: int) -> Weight:
         """A matrix [rows, columns], of which the file states either in several dimensions."""
-        return self._read(replace(self._flat(name, rows, columns), shape=(rows, columns)), name)
-
-    def flat_table(self, name: str, rows: int, columns: int) -> Tensor:
-        """Vectors [rows, columns] f32, of which the file states either in several dimensions."""
-        as_one = replace(self._flat(name, rows, columns), shape=(rows * columns,))
-        return self._read(as_one, name).dense().view(rows, columns)
-
-    def _flat(self, name: str, rows: int, columns: int) -> TensorInfo:
-        """A tensor of so many rows and columns, in any dimensions that split between them."""
         stated = self._file.tensors.get(name)
         given = (rows, columns) if stated is None else stated.shape
         splits = (given[:at] for at in range(1, len(given)))
         fits = math.prod(given) == rows * columns and rows in map(math.prod, splits)
-        return self._find(name, given if fits else (rows, columns))
+        info = self._find(name, given if fits else (rows, columns))
+        return self._read(replace(info, shape=(rows, columns)), name)
+
+    def tables(self, name: str, count: int, columns: int) -> Tensor:
+        """Tables [count, n, columns] f32 of vectors; n is what the tensor has."""
+        shape = count, self.rows(name) // count, columns
+        info = replace(self._find(name, shape), shape=(math.prod(shape),))
+        return self._read(info, name).dense().view(shape)
 
     def heads(self, name: str, count: int, rows: int, columns: int) -> list[Weight]:
         """`count` matrices [rows, columns] of one tensor [count, rows, columns]: one per head."""

@@ -55,10 +55,14 @@ class Encoder:
 
         W is its width, or several times that if deeper layers of it add more rows. `checkpoint` is
         called between layers and may raise to cancel. Raises ValueError for pixels that are not
-        whole patches.
+        whole squares of patches, or of a size that the learned positions are not for.
         """
         wiring = self.wiring
         grid = grid_of(pixels, self.config.patch)
+        if grid.rows % self.config.merge or grid.columns % self.config.merge:
+            raise ValueError(
+                f"{grid.rows} x {grid.columns} patches are not whole squares of {self.config.merge}"
+            )
         with torch.inference_mode():
             rows = patch_rows(pixels * 2 - 1 if wiring.is_unsigned else pixels, self.config.patch)
             if wiring.positions is not None:

@@ -56,13 +56,12 @@ def coordinates(grid: Grid) -> Tensor:
 
 
 def resized_positions(table: Tensor, grid: Grid, *, corners: bool) -> Tensor:
-    """Learned positions [side², D] of a square, resized bilinearly to a grid: [T, D].
+    """Learned positions [side, side, D] of a square, resized bilinearly to a grid: [T, D].
 
     With `corners` the corner patches of both have the same position; else the areas of both are
     the same, and where the grid is smaller, each position is a mean of those around it.
     """
-    side = round(len(table) ** 0.5)
-    square = table.view(1, side, side, -1).permute(0, 3, 1, 2)
+    square = table.permute(2, 0, 1)[None]
     found = functional.interpolate(
         square, size=tuple(grid), mode="bilinear", align_corners=corners, antialias=not corners
     )

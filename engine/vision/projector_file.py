@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
+from engine.gguf.values import DAMAGED, shown
 
 ARCHITECTURE = "clip"
 _KEY = "clip.vision"
+_MERGES = {"qwen3vl_merger": 2, "gemma3": 4, "gemma4v": 3}  # where the file does not state it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,7 @@ class VisionConfig:
     epsilon: float
     mean: tuple[float, ...]  # of a channel of pixels from 0 to 1
     deviation: tuple[float, ...]
-    gelu: bool
-    silu: bool
+    silu: bool  # activation of the tower, where there are towers with others
     deep: tuple[int, ...]  # layers after which rows for deeper layers of the text model are made
 
     @property
@@ -42,24 +44,31 @@ class VisionConfig:
         return 3 * self.patch**2
 
 
-def read_vision_config(file: GGUFFile) -> VisionConfig:
-    """Read the sizes; raises ModelFileError naming the key that is missing or wrong."""
-    if file.string("general.architecture") != ARCHITECTURE:
+def read_projector(file: GGUFFile) -> str:
+    """The kind of the projector; raises ModelFileError for a file without a picture encoder."""
+    is_clip = file.string("general.architecture") == ARCHITECTURE
+    if not is_clip or file.metadata.get("clip.has_vision_encoder") is False:
         raise ModelFileError(
             "The file has no picture encoder.",
             "Choose the mmproj file that is published beside the model.",
         )
-    projector = file.string(f"{_KEY}.projector_type", "") or file.string("clip.projector_type")
+    return file.string(f"{_KEY}.projector_type", "") or file.string("clip.projector_type")
+
+
+def read_vision_config(file: GGUFFile) -> VisionConfig:
+    """Read the sizes; raises ModelFileError naming the key that is missing or wrong."""
+    projector = read_projector(file)
     layers, heads, width = (
         file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 20)
         for key in ("block_count", "attention.head_count", "embedding_length")
     )
     if width % heads or width // heads % 4:
         raise ModelFileError(
-            f"{heads} attention heads cannot share {width} channels evenly.",
-            "The file is damaged or made by a faulty converter; get another copy.",
+            f"{heads} attention heads cannot share {width} channels evenly.", DAMAGED
         )
-    scale = file.integer(f"{_KEY}.projector.scale_factor", 1, minimum=1, maximum=64)
+    scale = file.integer(
+        f"{_KEY}.projector.scale_factor", _MERGES.get(projector, 1), minimum=1, maximum=64
+    )
     return VisionConfig(
         projector=projector,
         layers=layers,
@@ -73,7 +82,6 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         epsilon=file.number(f"{_KEY}.attention.layer_norm_epsilon", 1e-6, minimum=0.0),
         mean=_channels(file, "image_mean"),
         deviation=_channels(file, "image_std"),
-        gelu=bool(file.metadata.get("clip.use_gelu", False)),
         silu=bool(file.metadata.get("clip.use_silu", False)),
         deep=tuple(at for at, is_deep in enumerate(_deep(file, layers)) if is_deep),
     )
@@ -84,11 +92,9 @@ def _channels(file: GGUFFile, key: str) -> tuple[float, ...]:
     found = file.metadata.get(f"{_KEY}.{key}", [0.5, 0.5, 0.5])
     listed = found if isinstance(found, list) else []
     numbers = tuple(float(one) for one in listed if isinstance(one, (int, float)))
-    if len(numbers) != 3 or (key == "image_std" and not all(numbers)):
-        raise ModelFileError(
-            f"The key '{_KEY}.{key}' is not three numbers.",
-            "The file is damaged or made by a faulty converter; get another copy.",
-        )
+    is_range = all(map(math.isfinite, numbers)) and (key == "image_mean" or all(numbers))
+    if len(numbers) != 3 or not is_range:
+        raise ModelFileError(f"The key '{_KEY}.{key}' is not three such numbers.", DAMAGED)
     return numbers
 
 
@@ -98,7 +104,7 @@ def _deep(file: GGUFFile, layers: int) -> list[bool]:
     if len(deep) > layers:
         raise ModelFileError(
             f"The key '{_KEY}.is_deepstack_layers' has {len(deep)} values for {layers} layers.",
-            "The file is damaged or made by a faulty converter; get another copy.",
+            DAMAGED,
         )
     return deep
 
@@ -106,6 +112,6 @@ def _deep(file: GGUFFile, layers: int) -> list[bool]:
 def refuse_projector(name: str) -> UnsupportedModel:
     """The error for a projector that there is no encoder for."""
     return UnsupportedModel(
-        f"The picture encoder is of the kind {name!r}, which this version does not support.",
+        f"The picture encoder is of the kind {shown(name)}, which this version does not support.",
         "Chat with the model by text, or update the program.",
     )

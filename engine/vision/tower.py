@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from engine.errors import ModelFileError
+from engine.gguf.values import DAMAGED
 from engine.models.builder import projection, projections
 from engine.models.feed_forward import MLP, FeedForward, GatedMLP
 from engine.models.forward import block_instructions, widths_of
 from engine.models.forward_parts import STREAM, products
 from engine.models.layers import Block
 from engine.models.mixers import Attention
-from engine.models.parts import HeadNorms, Norm, Projection, Rope
+from engine.models.parts import Norm, Projection, Rope
 from engine.models.rope import no_rope, rope_frequencies
 from engine.models.weights import Weights
 from engine.vision.projector_file import VisionConfig
@@ -95,21 +98,17 @@ def tower_attention(
 def tower_mlp(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> FeedForward:
     """The feed-forward of a block."""
     name, D, F = f"v.blk.{index}", config.width, config.feed_forward
+    names = "up", "down"
+    if not how.gated and weights.rows(f"{name}.ffn_up.weight") == D != F:
+        names = "down", "up"  # as early converters had it
     up, down = (
         projection(weights, f"{name}.ffn_{part}", *shape)
-        for part, shape in (("up", (F, D)), ("down", (D, F)))
+        for part, shape in zip(names, ((F, D), (D, F)), strict=True)
     )
     if not how.gated:
         return MLP(up, down, how.activation)
     gate = projection(weights, f"{name}.ffn_gate", F, D)
     return GatedMLP(gate, up, down, how.activation)
-
-
-def head_norms(weights: Weights, name: str, config: VisionConfig) -> HeadNorms:
-    """An RMS norm of every head without weights, or with those of a tensor."""
-    C, H = config.head_width, config.heads
-    weight = weights.vector(f"{name}.weight", C) if name else torch.ones(C)
-    return HeadNorms(weight.expand(H, C).contiguous(), config.epsilon, centred=False)
 
 
 def axial_rope(
@@ -148,9 +147,41 @@ def patch_embedding(
     ]
 
 
+def square_positions(weights: Weights, width: int) -> Tensor:
+    """Learned positions [side, side, D] f32; raises ModelFileError if they are no square."""
+    name = "v.position_embd.weight"
+    count = weights.rows(name)
+    table = weights.table(name, count, width)
+    side = math.isqrt(count)
+    if side * side != count:
+        raise ModelFileError(
+            f"The tensor '{name}' has {count:,} positions, which are no square.", DAMAGED
+        )
+    return table.view(side, side, width)
+
+
 def added_positions(config: VisionConfig) -> ops.GivenRows:
     """Adds the learned positions, which stand behind the pixels of the given rows."""
     return ops.GivenRows(STREAM, config.pixels, added=True)
+
+
+def merging_mlp(
+    weights: Weights,
+    config: VisionConfig,
+    names: tuple[str, str],
+    source: tuple[str, int],
+    out: str,
+) -> list[Instruction]:
+    """An MLP with an exact GELU, from a buffer and its width to a row of the text model."""
+    (first, second), (x, columns) = names, source
+    rows, inner = weights.rows(f"{first}.weight"), f"inner {out}"
+    up = projection(weights, first, rows, columns)
+    down = projection(weights, second, config.output, rows)
+    return [
+        products(x, ((up, inner),), no_deltas),
+        ops.Gate(inner, "", Activation.GELU, inner),
+        products(inner, ((down, out),), no_deltas),
+    ]
 
 
 def instructions_of(block: Block) -> list[Instruction]:

@@ -8,7 +8,12 @@ from engine.gguf.reader import GGUFFile
 from engine.models.weights import Weights
 from engine.vision.encoder import Encoder, Wiring
 from engine.vision.encoders import gemma3, gemma4v, idefics3, lfm2, pixtral, qwen3vl
-from engine.vision.projector_file import VisionConfig, read_vision_config, refuse_projector
+from engine.vision.projector_file import (
+    VisionConfig,
+    read_projector,
+    read_vision_config,
+    refuse_projector,
+)
 from kernels.backend.backend import Backend
 from kernels.backend.placement import Placement
 
@@ -20,6 +25,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "lfm2": lfm2.build,
     "idefics3": idefics3.build,
 }
+_SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 
 
 def build_encoder(
@@ -30,11 +36,13 @@ def build_encoder(
     Raises ModelFileError naming what is missing or wrong, and UnsupportedModel for a projector that
     there is no page for.
     """
-    config = read_vision_config(file)
-    build = PROJECTORS.get(config.projector)
+    projector = read_projector(file)
+    build = PROJECTORS.get(projector)
     if build is None:
-        raise refuse_projector(config.projector)
+        raise refuse_projector(projector)
+    config = read_vision_config(file)
     weights = Weights(file, checkpoint=checkpoint, placement=Placement.on(backend, config.layers))
+    weights.ignore(*(name for name in weights.names if name.startswith(_SOUND)))
     wiring = build(weights, config)
     weights.refuse_unused_tensors()
     return Encoder(wiring, backend)

@@ -6,6 +6,8 @@ from functools import partial
 
 from torch import Tensor
 
+from engine.errors import ModelFileError
+from engine.gguf.values import DAMAGED
 from engine.models.forward_parts import STREAM, norm, products
 from engine.models.parts import Norm, Projection
 from engine.models.weights import Weights
@@ -16,13 +18,15 @@ from engine.vision.projector_file import VisionConfig
 from engine.vision.tower import PATCHES, no_deltas, prepared, program
 from kernels import ops
 
-_MERGE = 4  # patches of a side: 64 become 16
-
 
 def build(weights: Weights, config: VisionConfig) -> Wiring:
     """Wire the parts; raises ModelFileError naming a tensor that is missing or misshapen."""
     D, side = config.width, config.image // config.patch
     table = weights.table("v.position_embd.weight", side * side, D)
+    if side % config.merge:
+        raise ModelFileError(
+            f"Pictures of {side} x {side} patches are not whole squares of {config.merge}.", DAMAGED
+        )
     name = "mm.input_projection.weight"  # [in, out], as it is multiplied
     matrix = weights.table(name, D, config.output)
     soft_norm = Norm(weights.vector("mm.soft_emb_norm.weight", D), config.epsilon)
@@ -36,13 +40,13 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         config,
         program(siglip_tower(weights, config), STREAM, {PATCHES: config.pixels}),
         program(projector, "rows", {"means": D}),
-        merged=partial(square_means, side=_MERGE),
-        positions=partial(_positions, table),
+        merged=partial(square_means, side=config.merge),
+        positions=partial(_positions, table, side),
     )
 
 
-def _positions(table: Tensor, grid: Grid) -> Tensor:
+def _positions(table: Tensor, side: int, grid: Grid) -> Tensor:
     """The learned positions, if the picture has the size that they are for."""
-    if grid.rows * grid.columns != len(table):
-        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches, not {len(table)}")
+    if grid != (side, side):
+        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches, not {side} x {side}")
     return table

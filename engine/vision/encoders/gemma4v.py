@@ -1,22 +1,28 @@
 """gemma4v: Gemma 4: RMS norms before and after, norms of queries, keys and values, gated MLPs.
 
 Learned positions of columns and of rows are added, and RoPE turns half of a head by each. The
-squares of patches are averaged, scaled and normed. GELU is the tanh approximation, whatever the
-file says.
+squares of patches are averaged, scaled and normed; the largest models standardize them before. The
+smallest models cut what products read and make to ranges. GELU is the tanh approximation, whatever
+the file says.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from engine.errors import ModelFileError
+from engine.gguf.values import DAMAGED
 from engine.models.builder import projection
 from engine.models.forward_parts import STREAM, norm, products
 from engine.models.layers import Block
-from engine.models.parts import Norm, Projection
+from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.weights import Weights
 from engine.vision.encoder import Wiring
 from engine.vision.patches import Grid, coordinates, square_means
@@ -26,7 +32,6 @@ from engine.vision.tower import (
     Blocks,
     added_positions,
     axial_rope,
-    head_norms,
     instructions_of,
     no_deltas,
     patch_embedding,
@@ -36,10 +41,21 @@ from engine.vision.tower import (
     tower_norm,
 )
 from kernels import ops
-from kernels.ops import Activation
+from kernels.ops import Activation, Instruction
 
 _ROPE_BASE = 100.0
-_MERGE = 3  # patches of a side
+
+
+class _Range(NamedTuple):
+    """What the values of a buffer are cut to."""
+
+    least: float
+    most: float
+
+
+_ENDS = ("min", -math.inf), ("max", math.inf)
+_UNCUT = _Range(-math.inf, math.inf)
+_Ranges = dict[int, tuple[_Range, _Range]]  # by id of a weight: of its input, of its output
 
 
 def build(weights: Weights, config: VisionConfig) -> Wiring:
@@ -47,27 +63,28 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
     D = config.width
     body = [*patch_embedding(weights, config), added_positions(config)]
     for index in range(config.layers):
-        body += instructions_of(_block(weights, config, index))
+        body += _block(weights, config, index)
     rows = projection(weights, "mm.input_projection", config.output, D)
     projector = [
         ops.GivenRows("means"),
         norm(Norm(torch.ones(D), config.epsilon), "means", "means"),
         products("means", ((rows, "rows"),), no_deltas),
     ]
-    rows_of_both = weights.rows("v.position_embd.weight")
-    table = weights.flat_table("v.position_embd.weight", rows_of_both, D).view(2, -1, D)
+    standard = None
+    if weights.has("v.std_bias") and weights.has("v.std_scale"):
+        standard = weights.vector("v.std_bias", D), weights.vector("v.std_scale", D)
     return Wiring(
         config,
         program(body, STREAM, {PATCHES: config.pixels}),
         program(projector, "rows", {"means": D}),
-        merged=partial(_merged, width=D),
-        positions=partial(_positions, table),
+        merged=partial(_merged, side=config.merge, standard=standard),
+        positions=partial(_positions, weights.tables("v.position_embd.weight", 2, D)),
         axes=_columns_first,
         is_unsigned=True,
     )
 
 
-def _block(weights: Weights, config: VisionConfig, index: int) -> Block:
+def _block(weights: Weights, config: VisionConfig, index: int) -> list[Instruction]:
     """A block with norms around attention and MLP.
 
     In the file RoPE turns the two halves of a head one after the other: their pairs are brought
@@ -94,10 +111,12 @@ def _block(weights: Weights, config: VisionConfig, index: int) -> Block:
         tower_attention(weights, config, index, how, query, key),
         query_norm=query_norm,
         key_norm=key_norm,
-        value_norm=head_norms(weights, "", config),
+        value_norm=HeadNorms(torch.ones(config.heads, C), config.epsilon, centred=False),
     )
     mlp = tower_mlp(weights, config, index, how)
-    return Block(first, attention, second, mlp, after_attention, after_mlp)
+    block = Block(first, attention, second, mlp, after_attention, after_mlp)
+    ranges = _ranges(weights, (*attention.projections, *mlp.projections))
+    return _clipped(instructions_of(block), ranges)
 
 
 def _positions(table: Tensor, grid: Grid) -> Tensor:
@@ -112,5 +131,47 @@ def _columns_first(grid: Grid) -> Tensor:
     return coordinates(grid).flip(1)
 
 
-def _merged(rows: Tensor, grid: Grid, width: int) -> Tensor:
-    return square_means(rows, grid, _MERGE) * width**0.5
+def _merged(rows: Tensor, grid: Grid, side: int, standard: tuple[Tensor, Tensor] | None) -> Tensor:
+    """The mean of each square, scaled, and perhaps standardized by a bias and a factor."""
+    means = square_means(rows, grid, side) * rows.shape[1] ** 0.5
+    return means if standard is None else (means - standard[0]) * standard[1]
+
+
+def _ranges(weights: Weights, some: Iterable[Projection]) -> _Ranges:
+    """The ranges of products; without those that cut nothing."""
+    found: _Ranges = {}
+    for one in some:
+        name = one.name.removesuffix(".weight")
+        before, after = (
+            _Range(*(weights.scalar(f"{name}.{end}_{part}", limit) for part, limit in _ENDS))
+            for end in ("input", "output")
+        )
+        if not (before.least <= before.most and after.least <= after.most):
+            raise ModelFileError(f"The ranges of the tensor '{one.name}' are empty.", DAMAGED)
+        if (before, after) != (_UNCUT, _UNCUT):
+            found[id(one.weight)] = before, after
+    return found
+
+
+def _clipped(body: Iterable[Instruction], ranges: _Ranges) -> list[Instruction]:
+    """Instructions whose products read copies that are cut, and whose results are cut."""
+    made: list[Instruction] = []
+    for one in body:
+        if not isinstance(one, ops.Linear) or ranges.keys().isdisjoint(map(id, one.weights)):
+            made.append(one)
+            continue
+        for at, (weight, out) in enumerate(zip(one.weights, one.outs, strict=True)):
+            before, after = ranges.get(id(weight), (_UNCUT, _UNCUT))
+            copy, this = f"clipped {weight.columns}", slice(at, at + 1)
+            product = replace(
+                one,
+                x=copy,
+                weights=(weight,),
+                outs=(out,),
+                biases=one.biases[this],
+                scales=one.scales[this],
+                rotations=one.rotations[this],
+            )
+            made += [ops.Columns(one.x, 0, weight.columns, copy), ops.Clip(copy, *before)]
+            made += [product, ops.Clip(out, *after)]
+    return made

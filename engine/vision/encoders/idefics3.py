@@ -14,14 +14,13 @@ from engine.vision.encoder import Wiring
 from engine.vision.encoders.siglip import siglip_tower
 from engine.vision.patches import Grid, squares
 from engine.vision.projector_file import VisionConfig
-from engine.vision.tower import PATCHES, no_deltas, program
+from engine.vision.tower import PATCHES, no_deltas, program, square_positions
 from kernels import ops
 
 
 def build(weights: Weights, config: VisionConfig) -> Wiring:
     """Wire the parts; raises ModelFileError naming a tensor that is missing or misshapen."""
-    D, wide, side = config.width, config.merge**2 * config.width, config.image // config.patch
-    table = weights.table("v.position_embd.weight", side * side, D)
+    D, wide = config.width, config.merge**2 * config.width
     rows = projection(weights, "mm.model.fc", config.output, wide)
     projector = [ops.GivenRows("squares"), products("squares", ((rows, "rows"),), no_deltas)]
     return Wiring(
@@ -29,12 +28,12 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         program(siglip_tower(weights, config), STREAM, {PATCHES: config.pixels}),
         program(projector, "rows", {"squares": wide}),
         merged=partial(squares, side=config.merge),
-        positions=partial(_positions, table.view(side, side, D)),
+        positions=partial(_positions, square_positions(weights, D)),
     )
 
 
 def _positions(table: Tensor, grid: Grid) -> Tensor:
-    """The learned positions nearest to those of the patches, as shares of height and width."""
+    """Of learned positions [side, side, D] those nearest to the patches, as shares of the sides."""
     side = len(table)
     bounds = torch.arange(1 / side, 1.0, 1 / side)
     rows, columns = (

@@ -22,6 +22,7 @@ from engine.vision.tower import (
     Blocks,
     axial_rope,
     instructions_of,
+    merging_mlp,
     no_deltas,
     patch_embedding,
     program,
@@ -55,14 +56,7 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         merger = projection(weights, "mm.patch_merger", D, wide)
         projector.append(products(source, ((merger, "merged"),), no_deltas))
         source, columns = "merged", D
-    inner = weights.rows("mm.1.weight")
-    up = projection(weights, "mm.1", inner, columns)
-    down = projection(weights, "mm.2", config.output, inner)
-    projector += [
-        products(source, ((up, "inner"),), no_deltas),
-        ops.Gate("inner", "", Activation.GELU, "inner"),
-        products("inner", ((down, "rows"),), no_deltas),
-    ]
+    projector += merging_mlp(weights, config, ("mm.1", "mm.2"), (source, columns), "rows")
     line = weights.vector("v.token_embd.img_break", config.output)
     return Wiring(
         config,

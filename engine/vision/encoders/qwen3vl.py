@@ -11,9 +11,7 @@ from functools import partial
 
 from torch import Tensor
 
-from engine.models.builder import projection
-from engine.models.forward_parts import STREAM, norm, products
-from engine.models.parts import Norm
+from engine.models.forward_parts import STREAM, norm
 from engine.models.weights import Weights
 from engine.vision.encoder import Wiring
 from engine.vision.patches import Grid, coordinates, resized_positions, square_order
@@ -24,9 +22,10 @@ from engine.vision.tower import (
     added_positions,
     axial_rope,
     instructions_of,
-    no_deltas,
+    merging_mlp,
     patch_embedding,
     program,
+    square_positions,
     tower_block,
     tower_norm,
 )
@@ -52,7 +51,6 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
     parts = (STREAM, *map(_deep, config.deep))
     body += [norm(last, STREAM, STREAM), ops.Join(parts, "merged")]
     tower = program(body, "merged", {PATCHES: config.pixels})
-    table = weights.table("v.position_embd.weight", weights.rows("v.position_embd.weight"), D)
     return Wiring(
         config,
         tower,
@@ -60,7 +58,7 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
             _mergers(weights, config), "rows", {_input(at): square * D for at in range(len(parts))}
         ),
         merged=partial(_merged, parts=len(parts), square=square),
-        positions=partial(resized_positions, table, corners=True),
+        positions=partial(resized_positions, square_positions(weights, D), corners=True),
         axes=coordinates,
         order=partial(square_order, side=config.merge),
     )
@@ -77,25 +75,15 @@ def _mergers(weights: Weights, config: VisionConfig) -> list[Instruction]:
     """The merger of the last layer, and one with a norm for each of the deep layers."""
     wide = config.merge**2 * config.width
     body: list[Instruction] = []
-    names = [("mm.0", "mm.2", "")]
-    names += [
-        tuple(f"v.deepstack.{index}.{part}" for part in ("fc1", "fc2", "norm"))
-        for index in config.deep
-    ]
+    deep = (f"v.deepstack.{index}" for index in config.deep)
+    names = [("mm.0", "mm.2", ""), *((f"{one}.fc1", f"{one}.fc2", f"{one}.norm") for one in deep)]
     for at, (first, second, normed) in enumerate(names):
-        source, inner = _input(at), f"inner {at}"
+        source = _input(at)
         body.append(ops.GivenRows(source, at * wide))
         if normed:
-            one: Norm = tower_norm(weights, config, normed, wide, centred=True)
+            one = tower_norm(weights, config, normed, wide, centred=True)
             body.append(norm(one, source, source))
-        rows = weights.rows(f"{first}.weight")
-        up = projection(weights, first, rows, wide)
-        down = projection(weights, second, config.output, rows)
-        body += [
-            products(source, ((up, inner),), no_deltas),
-            ops.Gate(inner, "", Activation.GELU, inner),
-            products(inner, ((down, f"row {at}"),), no_deltas),
-        ]
+        body += merging_mlp(weights, config, (first, second), (source, wide), f"row {at}")
     body.append(ops.Join(tuple(f"row {at}" for at in range(len(names))), "rows"))
     return body
 
