@@ -1,0 +1,85 @@
+"""Picture encoders against transformers itself, with other weights, sizes and variants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import vision_files
+from engine.gguf.reader import GGUFFile
+from engine.vision.encoders import build_encoder
+from kernels.backends import BACKENDS
+from vision_files import CASES, Case
+
+pytest.importorskip("transformers", reason="its models are the oracle")
+
+import oracle_vision
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+# Normalised and squared; 6e-10 measured where scores of attention are large, 4e-12 elsewhere.
+LARGEST_ERROR = 1e-7
+# Rows and columns of merged squares: one, odd numbers, lines, and as many as stay quick.
+GRIDS = ((1, 1), (1, 2), (3, 1), (2, 5), (7, 3), (5, 5), (1, 23), (19, 1), (11, 9), (2, 17))
+SQUARES = tuple((side, side) for side in range(1, 11))
+_SILU = {"hidden_act": "silu"}
+
+
+def changed(name: str, **fields: object) -> Case:
+    return replace(CASES[name], **fields)  # type: ignore[arg-type]
+
+
+MODELS: dict[str, Case] = {
+    **{
+        name: changed(name, side=128 if "gemma4v" in name else case.side)
+        for name, case in CASES.items()
+    },
+    "qwen3vl of one head": changed("qwen3vl", heads=1, patch=14, side=9),
+    "qwen3vl of large squares": changed("qwen3vl-deep", merge=3, layers=4, deep=(1, 2, 3)),
+    "gemma4v in standard form": changed("gemma4v", side=128, more={"standardize": True}),
+    "gemma4v in ranges": changed(
+        "gemma4v", side=128, heads=1, more={"use_clipped_linears": True}, layers=3
+    ),
+    "pixtral with silu": changed("pixtral", more=_SILU, patch=14),
+    "pixtral with biases": changed("pixtral", projection={"multimodal_projector_bias": True}),
+    "pixtral of single patches": changed("pixtral", merge=1, patch=5),
+    "lfm2 without a norm": changed("lfm2", projection={"projector_use_layernorm": False}),
+    "lfm2 of more positions": changed("lfm2", side=16, merge=3, heads=9),
+    "idefics3 of many squares": changed("idefics3", side=27, merge=4, patch=3),
+}
+# Its pictures have one size, the learned positions' own.
+MODELS |= {
+    f"gemma3 of {side} patches": changed("gemma3", side=side, merge=merge, patch=patch)
+    for side, merge, patch in ((1, 1, 14), (2, 2, 5), (4, 4, 14), (6, 3, 7), (9, 3, 2), (12, 4, 14))
+}
+
+
+def sizes_of(case: Case) -> tuple[tuple[int, int], ...]:
+    """Heights and widths of pictures."""
+    if case.projector == "gemma3":
+        return ((case.side * case.patch,) * 2,)
+    grids = SQUARES if case.projector == "idefics3" else GRIDS
+    pixels = case.merge * case.patch
+    return tuple((rows * pixels, columns * pixels) for rows, columns in grids)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_any_picture_are_those_of_transformers(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    model = oracle_vision.run(MODELS[name], seed, sizes_of(MODELS[name]))
+    model.write(tmp_path / "mmproj.gguf")
+    errors = {}
+    for backend in BACKENDS:
+        with GGUFFile.open(tmp_path / "mmproj.gguf") as file:
+            encoder = build_encoder(file, BACKENDS[backend])
+        for picture, rows in zip(model.pictures, model.rows, strict=True):
+            found = encoder.encode(vision_files.pixels(model.case, picture)).double()
+            wanted = torch.from_numpy(rows).double()
+            assert found.shape == wanted.shape
+            error = (found - wanted).square().sum() / wanted.square().sum()
+            errors[backend, picture.shape] = float(error)
+    print(f"{name}: at most {max(errors.values()):.0e}")
+    assert max(errors.values()) <= LARGEST_ERROR, errors
