@@ -52,7 +52,7 @@ def tower_norm(
     weights: Weights, config: VisionConfig, name: str, width: int, *, centred: bool
 ) -> Norm:
     """A layer norm with its bias, or an RMS norm."""
-    bias = weights.optional_vector(f"{name}.bias", width)
+    bias = weights.vector(f"{name}.bias", width) if centred else None
     return Norm(weights.vector(f"{name}.weight", width), config.epsilon, centred, bias)
 
 

@@ -37,9 +37,6 @@ def _positions(table: Tensor, grid: Grid) -> Tensor:
     side = len(table)
     bounds = torch.arange(1 / side, 1.0, 1 / side)
     rows, columns = (
-        torch.bucketize(
-            (torch.arange(count) * (1.0 / count)).clamp(max=1 - 1e-6), bounds, right=True
-        )
-        for count in grid
+        torch.bucketize(torch.arange(count) * (1 / count), bounds, right=True) for count in grid
     )
     return table[rows[:, None], columns].flatten(0, 1)
