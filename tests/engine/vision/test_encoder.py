@@ -23,7 +23,8 @@ from kernels.cpu.program import Recorded
 from kernels.programs.interpreter import Interpreter
 
 SETS = library.instruction_sets()
-LARGEST_ERROR = 1e-10  # normalised and squared; 7e-12 measured
+LARGEST_ERROR = 3e-12  # normalised and squared; 7e-13 measured
+CLIPPED_ERROR = 1e-10  # where scores of attention are large, 7e-12 measured
 # Of the kernels, beside the reference with the same weights. With those of Q8_0 inputs are rounded
 # too, which may cost as much again as the rounding of the weights.
 FORMATS = {"F16": 1e-9, "BF16": 1e-9, "Q8_0": math.inf}  # 4e-11 measured
@@ -70,7 +71,8 @@ def test_rows_are_those_of_transformers(name: str, backend: Backend, tmp_path: P
     encoder = encoder_of(model.write(tmp_path / "mmproj.gguf"), backend)
     for at, rows in enumerate(model.rows):
         found = encoder.encode(picture_of(model, at))
-        assert error_of(found, torch.from_numpy(rows)) <= LARGEST_ERROR
+        most = CLIPPED_ERROR if name == "gemma4v-clipped" else LARGEST_ERROR
+        assert error_of(found, torch.from_numpy(rows)) <= most
 
 
 @pytest.mark.skipif(not SETS, reason="there is no native library")
@@ -194,4 +196,4 @@ def test_an_encoder_of_sounds_in_the_file_is_left_out(tmp_path: Path) -> None:
     keys = vision_files.keys(model.case) | {"clip.has_audio_encoder": True}
     path = vision_files.write(tmp_path / "m.gguf", keys, tensors | sounds)
     found = encoder_of(path, BACKENDS["reference"]).encode(picture_of(model))
-    assert error_of(found, torch.from_numpy(model.rows[0])) <= LARGEST_ERROR
+    assert error_of(found, torch.from_numpy(model.rows[0])) <= CLIPPED_ERROR

@@ -47,7 +47,8 @@ MODELS: dict[str, Case] = {
     "pixtral of single patches": changed("pixtral", merge=1, patch=5),
     "lfm2 without a norm": changed("lfm2", projection={"projector_use_layernorm": False}),
     "lfm2 of more positions": changed("lfm2", side=16, merge=3, heads=9),
-    "idefics3 of many squares": changed("idefics3", side=27, merge=4, patch=3),
+    "idefics3 as published": changed("idefics3", side=10, merge=2, patch=2),
+    "idefics3 of many squares": changed("idefics3", side=27, merge=3, patch=3),
 }
 # Its pictures have one size, the learned positions' own.
 MODELS |= {
