@@ -14,7 +14,7 @@ from engine.gguf.values import DAMAGED
 from engine.models.builder import projection, projections
 from engine.models.feed_forward import MLP, FeedForward, GatedMLP
 from engine.models.forward import block_instructions, widths_of
-from engine.models.forward_parts import STREAM, products
+from engine.models.forward_parts import STREAM, SUBLAYER_OUT, products
 from engine.models.layers import Block
 from engine.models.mixers import Attention
 from engine.models.parts import Norm, Projection, Rope
@@ -134,17 +134,15 @@ def patch_embedding(
     """From given rows of pixels, then of positions, to the stream; several kernels are summed."""
     D = config.width
     bias = weights.optional_vector("v.patch_embd.bias", D)
-    kernels = [
-        Projection(name, weights.flat_matrix(name, D, config.pixels), None if at else bias)
-        for at, name in enumerate(names)
-    ]
-    outs = [STREAM, *(f"kernel {at}" for at in range(1, len(kernels)))]
-    pairs = tuple(zip(kernels, outs, strict=True))
-    return [
-        ops.GivenRows(PATCHES),
-        products(PATCHES, pairs, no_deltas),
-        *(ops.Add(STREAM, name) for name in outs[1:]),
-    ]
+    body: list[Instruction] = [ops.GivenRows(PATCHES)]
+    for name in names:
+        kernel = Projection(name, weights.flat_matrix(name, D, config.pixels), bias)
+        out = STREAM if name == names[0] else SUBLAYER_OUT
+        body.append(products(PATCHES, ((kernel, out),), no_deltas))
+        if out == SUBLAYER_OUT:
+            body.append(ops.Add(STREAM, out))
+        bias = None
+    return body
 
 
 def square_positions(weights: Weights, width: int) -> Tensor:
@@ -174,7 +172,8 @@ def merging_mlp(
 ) -> list[Instruction]:
     """An MLP with an exact GELU, from a buffer and its width to a row of the text model."""
     (first, second), (x, columns) = names, source
-    rows, inner = weights.rows(f"{first}.weight"), f"inner {out}"
+    rows = weights.rows(f"{first}.weight")
+    inner = f"inner {rows}"
     up = projection(weights, first, rows, columns)
     down = projection(weights, second, config.output, rows)
     return [

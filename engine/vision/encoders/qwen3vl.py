@@ -7,6 +7,7 @@ further columns, which the first layers of the text model add.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from torch import Tensor
@@ -31,6 +32,7 @@ from engine.vision.tower import (
 )
 from kernels import ops
 from kernels.ops import Activation, Instruction
+from kernels.programs.program import Program
 
 _ROPE_BASE = 10_000.0
 
@@ -48,16 +50,13 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         if index in config.deep:
             body.append(ops.Columns(STREAM, 0, D, _deep(index)))
     last = tower_norm(weights, config, "v.post_ln", D, centred=True)
-    parts = (STREAM, *map(_deep, config.deep))
-    body += [norm(last, STREAM, STREAM), ops.Join(parts, "merged")]
-    tower = program(body, "merged", {PATCHES: config.pixels})
+    body.append(norm(last, STREAM, STREAM))
+    tower = _joined(body, (STREAM, *map(_deep, config.deep)), {PATCHES: config.pixels})
     return Wiring(
         config,
         tower,
-        program(
-            _mergers(weights, config), "rows", {_input(at): square * D for at in range(len(parts))}
-        ),
-        merged=partial(_merged, parts=len(parts), square=square),
+        _mergers(weights, config),
+        merged=partial(_merged, parts=1 + len(config.deep), square=square),
         positions=partial(resized_positions, square_positions(weights, D), corners=True),
         axes=coordinates,
         order=partial(square_order, side=config.merge),
@@ -71,25 +70,27 @@ def _merged(hidden: Tensor, grid: Grid, parts: int, square: int) -> Tensor:
     return by_part.transpose(1, 2).reshape(len(hidden) // square, -1)
 
 
-def _mergers(weights: Weights, config: VisionConfig) -> list[Instruction]:
+def _joined(body: list[Instruction], parts: tuple[str, ...], given: Mapping[str, int]) -> Program:
+    """A program whose result are these buffers beside each other."""
+    if len(parts) == 1:
+        return program(body, parts[0], given)
+    return program([*body, ops.Join(parts, "joined")], "joined", given)
+
+
+def _mergers(weights: Weights, config: VisionConfig) -> Program:
     """The merger of the last layer, and one with a norm for each of the deep layers."""
     wide = config.merge**2 * config.width
     body: list[Instruction] = []
     deep = (f"v.deepstack.{index}" for index in config.deep)
     names = [("mm.0", "mm.2", ""), *((f"{one}.fc1", f"{one}.fc2", f"{one}.norm") for one in deep)]
+    rows = tuple(f"row {at}" for at in range(len(names)))
     for at, (first, second, normed) in enumerate(names):
-        source = _input(at)
-        body.append(ops.GivenRows(source, at * wide))
+        body.append(ops.GivenRows("merged", at * wide))
         if normed:
             one = tower_norm(weights, config, normed, wide, centred=True)
-            body.append(norm(one, source, source))
-        body += merging_mlp(weights, config, (first, second), (source, wide), f"row {at}")
-    body.append(ops.Join(tuple(f"row {at}" for at in range(len(names))), "rows"))
-    return body
-
-
-def _input(at: int) -> str:
-    return f"merged {at}"
+            body.append(norm(one, "merged", "merged"))
+        body += merging_mlp(weights, config, (first, second), ("merged", wide), rows[at])
+    return _joined(body, rows, {"merged": wide})
 
 
 def _deep(index: int) -> str:
