@@ -75,9 +75,15 @@ def test_rows_are_those_of_transformers(name: str, backend: Backend, tmp_path: P
         assert error_of(found, torch.from_numpy(rows)) <= most
 
 
-@pytest.mark.skipif(not SETS, reason="there is no native library")
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param(name, marks=[pytest.mark.sweep] if at else []) for at, name in enumerate(SETS)],
+    indirect=True,
+)
 @pytest.mark.parametrize("name", vision_files.CASES)
-def test_weights_of_each_format_are_lowered_and_close(name: str, tmp_path: Path) -> None:
+def test_weights_of_each_format_are_lowered_and_close(
+    name: str, backend: Backend, tmp_path: Path
+) -> None:
     model = recorded()[name]
     tensors = vision_files.tensors(model.case, model.state)
     file = vision_files.widened(vision_files.keys(model.case), tensors, TIMES)
@@ -86,7 +92,7 @@ def test_weights_of_each_format_are_lowered_and_close(name: str, tmp_path: Path)
     for format, most in FORMATS.items():
         path = vision_files.write(tmp_path / f"{format}.gguf", *file, format)
         wanted = encoder_of(path, BACKENDS["reference"]).encode(picture_of(model))
-        encoder = encoder_of(path, BACKENDS["cpu"])
+        encoder = encoder_of(path, backend)
         assert {type(encoder._tower), type(encoder._projector)} == {Recorded}
         found = encoder.encode(picture_of(model))
         rounded = error_of(wanted, exact)
