@@ -62,11 +62,20 @@ def hyphenated() -> PdfPage:
     return PdfPage().lines(72, 100, lines)
 
 
+FULL = [
+    "They sailed from the harbour before the sun was over the hills,",
+    "Nobody had seen the other boats or heard the bells of the town,",
+    "and the nets were as empty as on the day before the great storm.",
+]
 PAGES: dict[str, tuple[Callable[[], PdfPage], str]] = {
     "one paragraph": (lambda: columns(PdfPage(), 460, (72, 100, LONG)), LONG),
     "two paragraphs by a gap": (
         lambda: columns(PdfPage(), 460, (72, 100, A), (72, 200, B)),
         f"{A}\n\n{B}",
+    ),
+    "a line that ends early among full ones": (
+        lambda: PdfPage().lines(72, 100, [*FULL[:1], "and came home late.", *FULL[1:]]),
+        f"{FULL[0]} and came home late.\n{FULL[1]} {FULL[2]}",
     ),
     "two paragraphs by an indent": (
         lambda: (
