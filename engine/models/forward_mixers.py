@@ -103,7 +103,6 @@ def _attention(
             sinks=one.sinks,
             chunk=one.chunk,
             axes=one.rope.axes,
-            spans=one.spans,
         ),
         *_gated_output(one, gate, mixed),
         *([] if one.output_norm is None else [norm_of(one.output_norm, mixed, mixed)]),

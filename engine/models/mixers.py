@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.models.parts import Convolution, HeadNorms, Norm, Projection, Rope
-from kernels.ops import Activation, Spans
+from kernels.ops import Activation
 from kernels.states.layer_state import LayerShape, LayerState, RecurrentState, SharedState
 from kernels.weights.weight import Weight
 
@@ -57,7 +57,6 @@ class Attention:
     shared: int | None = None  # index of an earlier block, whose keys and values it reads
     causal: bool = True  # else each token attends to the whole text, and nothing is cached
     chunk: int = 0  # tokens: positions are in chunks, and each token sees its own; 0: none
-    spans: Spans = Spans.CAUSAL  # what the tokens of an image see of each other
 
     @property
     def norms_whole(self) -> bool:

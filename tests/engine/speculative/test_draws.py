@@ -43,6 +43,7 @@ class Texts:
     """Takes the place of the tokenizer: tokens have no text."""
 
     end_tokens = suppressed = frozenset[int]()
+    size = V
 
     def piece(self, token: int) -> bytes:
         return b""
