@@ -74,7 +74,7 @@ class OpKind(_Numbered):
     NORM = 1, "out = norm of x; with `quantize`, out must not be x, and out is quantized"
     QUANTIZE = 2, "quantizes x for products; `chosen`: a row for each pair y of the groups z"
     LINEAR = 3, "outs[i] = x * weights[i] + biases[i]; `activation`: only outs[0]; `add_to`"
-    ANGLES = 4, "out [T, 2 * pairs] = cosines and sines of position * weight, times scale; `axes`"
+    ANGLES = 4, "out [T, 2 * pairs] = cosines, sines of position * weight, times scale; `axes`"
     ROPE = 5, "x, y, z are q, k, v: head norms, rotation by angles `out`, page write; `full`"
     ATTEND = 6, "out = attention of x over the pages; after the ROPE of its x; `full`, `spans`"
     GATE = 7, "out = activation(x) * y; y -1: without the factor; `limit`"

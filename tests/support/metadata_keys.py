@@ -11,6 +11,23 @@ READ: dict[str, str] = {
     "adapter.alora.invocation_tokens": "adapter.alora.invocation_tokens",
     "adapter.lora.alpha": "adapter.lora.alpha",
     "adapter.type": "adapter.type",
+    "clip.has_vision_encoder": "clip.has_vision_encoder",
+    "clip.projector_type": "clip.projector_type",
+    "clip.use_silu": "clip.use_silu",
+    "clip.vision.attention.head_count": "attention.head_count",
+    "clip.vision.attention.layer_norm_epsilon": "attention.layer_norm_epsilon",
+    "clip.vision.block_count": "block_count",
+    "clip.vision.embedding_length": "embedding_length",
+    "clip.vision.feed_forward_length": "feed_forward_length",
+    "clip.vision.image_mean": "image_mean",
+    "clip.vision.image_size": "image_size",
+    "clip.vision.image_std": "image_std",
+    "clip.vision.is_deepstack_layers": "is_deepstack_layers",
+    "clip.vision.patch_size": "patch_size",
+    "clip.vision.projection_dim": "projection_dim",
+    "clip.vision.projector.scale_factor": "projector.scale_factor",
+    "clip.vision.projector_type": "projector_type",
+    "clip.vision.spatial_merge_size": "spatial_merge_size",
     "general.alignment": "general.alignment",
     "general.architecture": "general.architecture",
     "general.file_type": "general.file_type",
@@ -220,20 +237,14 @@ _REFUSED = {
         clip.gen.audio.block_count clip.gen.audio.embedding_length
         clip.gen.audio.feed_forward_length clip.gen.audio.model_variant
         clip.gen.audio.projection_dim clip.gen.audio.projector_type clip.has_audio_encoder
-        clip.has_gen_audio_encoder clip.has_llava_projector clip.has_vision_encoder
-        clip.projector_type clip.use_gelu clip.use_silu clip.vision.attention.head_count
+        clip.has_gen_audio_encoder clip.has_llava_projector clip.use_gelu
         clip.vision.attention.head_count_kv clip.vision.attention.head_dim
-        clip.vision.attention.layer_norm_epsilon clip.vision.block_count
-        clip.vision.embedding_length clip.vision.expert_count_per_layer
-        clip.vision.expert_used_count clip.vision.feature_layer clip.vision.feed_forward_length
-        clip.vision.image_grid_pinpoints clip.vision.image_max_pixels clip.vision.image_mean
-        clip.vision.image_min_pixels clip.vision.image_size clip.vision.image_std
-        clip.vision.is_deepstack_layers clip.vision.n_wa_pattern clip.vision.patch_size
-        clip.vision.preproc_image_size clip.vision.preproc_max_tiles clip.vision.preproc_min_tiles
-        clip.vision.projection_dim clip.vision.projector.query_side
-        clip.vision.projector.scale_factor clip.vision.projector.spatial_offsets
-        clip.vision.projector.window_side clip.vision.projector_type clip.vision.sam.block_count
-        clip.vision.sam.embedding_length clip.vision.sam.head_count clip.vision.spatial_merge_size
+        clip.vision.expert_count_per_layer clip.vision.expert_used_count clip.vision.feature_layer
+        clip.vision.image_grid_pinpoints clip.vision.image_max_pixels clip.vision.image_min_pixels
+        clip.vision.n_wa_pattern clip.vision.preproc_image_size clip.vision.preproc_max_tiles
+        clip.vision.preproc_min_tiles clip.vision.projector.query_side
+        clip.vision.projector.spatial_offsets clip.vision.projector.window_side
+        clip.vision.sam.block_count clip.vision.sam.embedding_length clip.vision.sam.head_count
         clip.vision.swiglu_clamp clip.vision.wa_layer_indexes clip.vision.wa_pattern_mode
         clip.vision.window_size imatrix.chunk_count imatrix.chunk_size imatrix.datasets
     """,

@@ -50,7 +50,7 @@ def test_the_encoder_beside_a_model_is_found_by_what_it_holds(tmp_path: Path) ->
     tiny.write(model)
     assert find_encoder(model, "gemma3", 64) is None
     (tmp_path / "mmproj-broken.gguf").write_bytes(b"GGUF and nothing else")
-    (tmp_path / "mmproj.txt").write_text("no model")
+    (tmp_path / "mmproj.txt").write_text("no model", encoding="utf-8")
     write_encoder(tmp_path / "mmproj-other.gguf", "gemma3", 128)
     write_encoder(tmp_path / "mmproj-qwen.gguf", "qwen3vl_merger", 64)
     assert find_encoder(model, "gemma3", 64) is None
