@@ -50,6 +50,8 @@ def encode_missing(
         for image in sight.missing(one.pending[:count])
     ]
     for one, image in missing:
+        if one.group.done:  # another of its images could not be encoded
+            continue
         started = decoded = time.perf_counter()
 
         def between() -> None:

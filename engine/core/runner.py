@@ -191,9 +191,8 @@ class Runner:
 
     def _hidden(self, batch: Tokens[Rows], checkpoint: Callable[[], None]) -> list[Tensor]:
         outs: dict[int, Tensor] = {}
-        groups = self._by_stack(
-            batch
-        )  # outside inference mode, where new pages could not be reused
+        # Outside inference mode, where new pages could not be reused.
+        groups = self._by_stack(batch)
         with torch.inference_mode():
             for stack, numbers, segments in groups:
                 found = self._of(stack, segments).hidden(segments, checkpoint)
@@ -213,9 +212,8 @@ class Runner:
 
     def _step(self, batch: Tokens[Rows]) -> list[Tensor]:
         """Body and head in one call: logits are wanted of all tokens."""
-        groups = self._by_stack(
-            batch
-        )  # outside inference mode, where new pages could not be reused
+        # Outside inference mode, where new pages could not be reused.
+        groups = self._by_stack(batch)
         if len(batch) == 1:  # each token of most answers
             stack, _, segments = groups[0]
             with torch.inference_mode():

@@ -25,9 +25,10 @@ def unchanged(rows: Tensor, grid: Grid) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What a kind of projector is: two programs, and what stands before, between and behind them.
+    """A picture encoder as two programs: a vision tower over patches, and a projector.
 
-    `tower` reads rows of patches, `projector` the rows that `merged` makes of its result.
+    Between them `merged` makes the projector's input of the tower's result. The other functions
+    prepare the patches and complete the projector's rows.
     """
 
     config: VisionConfig

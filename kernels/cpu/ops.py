@@ -85,9 +85,8 @@ class FewOps:
             cache_type=CACHES[type],
             op_bytes=ctypes.sizeof(NativeOp),
         )
-        batch = library.NativeBatch(
-            segments, [images]
-        )  # keeps the tables that its structs point to
+        # Keeps the tables that its structs point to.
+        batch = library.NativeBatch(segments, [images])
         structs, end = batch.structs, len(self._ops)
         library.call("run", ctypes.byref(program), 0, end, structs, len(structs), None)
 

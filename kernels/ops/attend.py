@@ -169,9 +169,9 @@ def checked_rope(
     """Rotary position embedding (RoPE) of x [T, H, C] f32 → [T, H, C] f32.
 
     positions [T] i64, or [T, n] with one for each pair, as RoPE of images has; frequencies [n]
-    f32. The first 2n channels are rotated, pair i by its position * frequencies[i] radians, computed in float32; the others are copied. Pairs are channels
-    (2i, 2i+1) when `interleaved` (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine
-    (YaRN's attention factor).
+    f32. The first 2n channels are rotated, pair i by its position * frequencies[i] radians,
+    computed in float32; the others are copied. Pairs are channels (2i, 2i+1) when `interleaved`
+    (GGUF's llama), else (i, i+n). `scale` multiplies cosine and sine (YaRN's attention factor).
     Source: https://arxiv.org/abs/2104.09864 section 3.4.2
     """
     each = (x.shape[0], frequencies.shape[-1])
