@@ -156,4 +156,5 @@ def test_another_model_to_search_documents_with_is_chosen(
     until(lambda: (found := row(stage, name)) is not None and found.view.action is not None)
     click(qtbot, appeared(stage, name).action)
     until(lambda: library.embedder == paths[name])
+    stage.wait_until_idle()
     assert settings_file.load(tmp_path / "settings.json").embedding_model == str(paths[name])
