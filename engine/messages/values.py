@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from pathlib import Path
 
@@ -139,7 +139,24 @@ class ToolResult:
     text: str
 
 
-Part = TextPart | ReasoningPart | ToolCall | ToolResult
+class Detail(Enum):
+    """How finely a model sees a picture: more detail is more tokens."""
+
+    LOW = "low"
+    STANDARD = "standard"  # as the model's makers do
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """A picture in a turn, which only models with a picture encoder take."""
+
+    source: Path | bytes = field(repr=False)  # an image file, or its content
+    detail: Detail | int = Detail.STANDARD  # a number: the most tokens that it may become
+    description: str = ""  # in words, for those who cannot see it
+
+
+Part = TextPart | ReasoningPart | ToolCall | ToolResult | ImagePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +168,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """Its texts and results joined, thoughts between the usual tags; no calls."""
+        """Its texts and results joined, thoughts between the usual tags; no calls, no pictures."""
         if isinstance(self.content, str):
             return self.content
         return "".join(_part_text(part) for part in self.content)
@@ -168,6 +185,12 @@ class Turn:
         parts = () if isinstance(self.content, str) else self.content
         return tuple(part for part in parts if isinstance(part, ToolResult))
 
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The pictures in it."""
+        parts = () if isinstance(self.content, str) else self.content
+        return tuple(part for part in parts if isinstance(part, ImagePart))
+
 
 def _part_text(part: Part) -> str:
     match part:
@@ -175,7 +198,7 @@ def _part_text(part: Part) -> str:
             return text
         case ReasoningPart(text):
             return f"{THOUGHT_OPENS}\n{text}\n{THOUGHT_ENDS}\n\n"
-        case ToolCall():
+        case ToolCall() | ImagePart():
             return ""
 
 
