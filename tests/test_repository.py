@@ -100,6 +100,7 @@ VALUE_TYPES = (
     messages.Infill,
     messages.TextPart,
     messages.ReasoningPart,
+    messages.ImagePart,
     messages.ToolCall,
     messages.ToolResult,
     messages.Turn,
@@ -272,10 +273,12 @@ def is_plain(hint: object) -> bool:
         return True
     if hint == Mapping[str, object]:  # a JSON object, which nobody changes
         return True
-    return hint in (str, int, float, bool, Path, ModelLoaded, *VALUE_TYPES)
+    return hint in (str, bytes, int, float, bool, Path, ModelLoaded, *VALUE_TYPES)
 
 
-@pytest.mark.parametrize("hint", [list[int], dict[str, int], object, tuple[bytes, ...], type(None)])
+@pytest.mark.parametrize(
+    "hint", [list[int], dict[str, int], object, tuple[bytearray, ...], type(None)]
+)
 def test_other_types_are_not_plain(hint: object) -> None:
     assert not is_plain(hint)
 

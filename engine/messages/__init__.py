@@ -1,8 +1,8 @@
 """Requests to and events from the engine: frozen dataclasses of plain values.
 
-Requests are imperative, events are in the past tense. Fields are `str int float bool Path`, enums,
-tuples of these, and the value types below. Every event carries the id of the request it answers,
-which the engine gave to it.
+Requests are imperative, events are in the past tense. Fields are `str bytes int float bool Path`,
+enums, tuples of these, and the value types below. Every event carries the id of the request it
+answers, which the engine gave to it.
 """
 
 from engine.messages.events import (
