@@ -15,7 +15,7 @@ if sys.platform == "win32":  # before any library is loaded
     from app.system.dll_search import leave_out_working_folder
 
     leave_out_working_folder()
-if sys.argv[1:] == ["--child"]:  # as app/processes starts it; nothing of the window is imported
+if sys.argv[1:] == ["--child"]:  # as `ChildPool` starts it; nothing of the window is imported
     from app.child import main as be_child
 
     be_child()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from app.processes.child import Report, serve
+from engine import be_child
 
 
-def _extract(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
+def _extract(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
     from app.documents.extraction import extraction
 
     return extraction(request, report)
@@ -18,5 +18,5 @@ TASKS = {"extract": _extract}
 
 
 def main() -> NoReturn:
-    """Do the tasks that come until the parent ends."""
-    serve(TASKS)
+    """Do the tasks that come, these and the engine's, until the parent ends."""
+    be_child(TASKS)

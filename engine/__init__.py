@@ -3,6 +3,7 @@
 Importing it loads neither torch nor the GGUF reader, so the window can open before both.
 """
 
+from engine.child import be_child
 from engine.client import Engine
 from engine.core.handle import RequestHandle
 from engine.core.queue import Limits
@@ -150,6 +151,13 @@ from engine.messages import (
     Unload,
     split_answer,
 )
+from engine.processes.pool import (
+    ChildError,
+    ChildFault,
+    ChildLimits,
+    ChildPool,
+    child_command,
+)
 from engine.prometheus import prometheus_text
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
 
@@ -171,6 +179,10 @@ __all__ = [
     "Cancelled",
     "Chat",
     "CheckConstraint",
+    "ChildError",
+    "ChildFault",
+    "ChildLimits",
+    "ChildPool",
     "Complete",
     "ComputeLogits",
     "Constraint",
@@ -279,7 +291,9 @@ __all__ = [
     "Wheel",
     "WheelList",
     "available_memory",
+    "be_child",
     "bundled_models_folder",
+    "child_command",
     "data_folder",
     "delete_snapshots",
     "disk_files",

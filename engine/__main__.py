@@ -3,9 +3,11 @@
 import signal
 import sys
 
-from engine import gpu_support, gpu_support_folder
+from engine import be_child, gpu_support, gpu_support_folder
 from engine.machine import torch_library
 
+if sys.argv[1:] == ["--child"]:  # as `ChildPool` starts it; no command is imported
+    be_child()
 if gpu_support.use(gpu_support_folder()):  # before the commands import torch
     torch_library.load()
 

@@ -40,6 +40,7 @@ LARGE_FILES = {
 LIGHT_ENGINE = {
     "engine",
     "engine.cancelled_events",
+    "engine.child",
     "engine.client",
     "engine.core",
     "engine.core.cancellation",
@@ -70,6 +71,10 @@ LIGHT_ENGINE = {
     "engine.loading.library",
     "engine.loading.memory",
     "engine.messages",
+    "engine.processes",
+    "engine.processes.frames",
+    "engine.processes.pool",
+    "engine.processes.restrictions",
     "engine.prometheus",
     "engine.messages.requests",
     "engine.messages.events",

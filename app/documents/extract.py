@@ -15,7 +15,7 @@ from app.documents.source import (
     file_state,
 )
 from app.domain.documents import Document
-from app.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool
+from engine import ChildError, ChildFault, ChildLimits, ChildPool, child_command
 
 _FAULTS = {
     ChildFault.TIMEOUT: ExtractionFault.TOO_SLOW,
@@ -36,7 +36,7 @@ class Extractor:
         most_characters: int = MOST_CHARACTERS,
         most_children: int = 2,
     ) -> None:
-        self._pool = ChildPool(limits, most_children)
+        self._pool = ChildPool(limits, most_children, child_command("app"))
         self._most_bytes = most_bytes
         self._most_characters = most_characters
 

@@ -240,7 +240,6 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.engines.local",
     "app.engines.remote",
     "app.library",
-    "app.processes",
     "app.smoke",
     "app.store",
     "app.ui.chat.sidebar.archive",

@@ -141,6 +141,6 @@ TASKS = {
 
 
 def main() -> None:
-    from app.processes.child import serve
+    from engine.processes.child import serve
 
     serve(TASKS)

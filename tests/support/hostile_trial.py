@@ -13,7 +13,7 @@ from pathlib import Path
 from app.documents.extract import Extractor
 from app.documents.source import ExtractionError
 from app.domain.documents import Document
-from app.processes.pool import ChildLimits
+from engine.processes.pool import ChildLimits
 from hostile_files import Make, hostile_files
 from hostile_packages import Lures
 

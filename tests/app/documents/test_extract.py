@@ -16,8 +16,8 @@ import pytest
 from app.documents.extract import Extractor
 from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import DocumentKind, DocumentWarning
-from app.processes.pool import ChildLimits
 from app.state.document_faults import fault_sentence
+from engine.processes.pool import ChildLimits
 from small_documents import pdf, pdf_page
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="files of POSIX")

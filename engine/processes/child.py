@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO, NoReturn
 
-from app.processes import frames
-from app.processes.frames import read_frame, write_frame
-from app.processes.restrictions import end_with_parent, limit_seconds, peak_memory, restrict
+from engine.processes import frames
+from engine.processes.frames import read_frame, write_frame
+from engine.processes.restrictions import end_with_parent, limit_seconds, peak_memory, restrict
 
 # Does a request, and gives the pieces of its result; it may tell how much is done, 0 to 1.
 Report = Callable[[float], None]

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 import child_tasks
-from app.processes import windows_job
-from app.processes.frames import FrameError, read_frame
-from app.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool, child_command
+from engine import child
+from engine.processes import windows_job
+from engine.processes.frames import FrameError, read_frame
+from engine.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool, child_command
 
 LIMITS = ChildLimits(seconds=20, memory_bytes=400_000_000, output_bytes=20_000_000)
 Make = Callable[..., ChildPool]
@@ -263,7 +264,7 @@ def test_a_child_ends_when_its_parent_is_killed(task: str) -> None:
     code = (
         f"import sys; sys.path[:0] = {[path for path in sys.path if path]!r}\n"
         "import threading, child_tasks\n"
-        "from app.processes.pool import ChildPool\n"
+        "from engine.processes.pool import ChildPool\n"
         "pool = ChildPool(command=child_tasks.COMMAND)\n"
         "print(int(pool.call('echo', {'text': ''})[1]), flush=True)\n"
         f"pool.call({task!r}, {{'seconds': 60}})\n"
@@ -277,24 +278,28 @@ def test_a_child_ends_when_its_parent_is_killed(task: str) -> None:
     assert gone(process, 1.0, reaped=False)  # which is the system's business
 
 
-def test_the_child_of_the_program_imports_neither_qt_nor_the_engine() -> None:
+@pytest.mark.parametrize("package", ["app", "engine"])
+def test_the_child_of_a_program_imports_neither_qt_nor_what_computes(package: str) -> None:
     code = (
         "import sys; sys.argv[1:] = ['--child']\n"
-        "import app.processes.child as child\n"
-        "child.serve = lambda tasks: (print(*sys.modules), sys.exit(0))\n"
-        "import app.__main__"
+        "import engine.processes.child as child\n"
+        "child.serve = lambda tasks: (print(*tasks, '|', *sys.modules), sys.exit(0))\n"
+        f"import {package}.__main__"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False,
         cwd=child_tasks.ROOT,
     )  # fmt: skip
-    imported = set(done.stdout.split())
-    assert "app.processes.restrictions" in imported, done.stderr
-    rooms = {name.partition(".")[0] for name in imported}
-    assert rooms.isdisjoint(
-        {"PySide6", "shiboken6", "qasync", "engine", "kernels", "torch", "numpy", "asyncio"}
-        | {"httpx", "sqlite3", "platformdirs", "pypdfium2", "subprocess", "logging"}
+    tasks, _, imported = done.stdout.partition("|")
+    assert set(tasks.split()) >= set(child.TASKS), done.stderr
+    assert ("extract" in tasks.split()) == (package == "app")
+    names = set(imported.split())
+    assert "engine.processes.restrictions" in names
+    assert {name.partition(".")[0] for name in names}.isdisjoint(
+        {"PySide6", "shiboken6", "qasync", "torch", "numpy", "asyncio", "PIL"}
+        | {"httpx", "sqlite3", "pypdfium2"}
     )
+    assert names.isdisjoint({"engine.cli", "engine.gguf.reader", "engine.models"})
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="asks Windows")
@@ -302,7 +307,7 @@ def test_a_process_can_enter_its_job() -> None:
     """Whose limits Windows refuses if a structure or number is wrong; then it stays outside."""
     code = (
         "import ctypes\n"
-        "from app.processes import windows_job\n"
+        "from engine.processes import windows_job\n"
         "kernel, inside = windows_job._kernel(), ctypes.c_int()\n"
         "kernel.IsProcessInJob.argtypes = (ctypes.c_void_p,) * 3\n"
         "windows_job.enter_job(1 << 30)\n"
@@ -317,9 +322,10 @@ def test_a_process_can_enter_its_job() -> None:
 
 
 def test_a_bundle_is_its_own_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert child_command()[-3:] == ("-m", "app", "--child")
+    assert child_command()[-3:] == ("-m", "engine", "--child")
+    assert child_command("app")[-3:] == ("-m", "app", "--child")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert child_command() == (sys.executable, "--child")
+    assert child_command() == child_command("app") == (sys.executable, "--child")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Child processes of the app as the app sees them: calls with limits of time, memory and output.
+"""Child processes as their parent sees them: calls with limits of time, memory and output.
 
 A child does one task at a time, and is used again until it fails or its memory has grown. The
 thread that starts a child is the one that reads from it and waits for its end, so that it ends
@@ -23,9 +23,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from app.processes import frames
-from app.processes.frames import FrameError, read_frame, write_frame
-from app.processes.restrictions import memory_of
+from engine.processes import frames
+from engine.processes.frames import FrameError, read_frame, write_frame
+from engine.processes.restrictions import memory_of
 
 FLAG = "--child"  # of the program: be a child process
 _POLL_SECONDS = 0.02  # how often a running task is looked at
@@ -79,11 +79,15 @@ class _Result:
     is_last: bool
 
 
-def child_command() -> tuple[str, ...]:
-    """The command that starts this program as a child process; in a bundle, the executable."""
+def child_command(package: str = "engine") -> tuple[str, ...]:
+    """The command that starts a package as a child process; in a bundle, the executable.
+
+    The child of the engine does the tasks of `engine.child`; that of the app, and so that of a
+    bundle, those of the app too.
+    """
     if getattr(sys, "frozen", False):
         return (sys.executable, FLAG)
-    return (sys.executable, "-E", "-s", "-m", "app", FLAG)
+    return (sys.executable, "-E", "-s", "-m", package, FLAG)
 
 
 class Child:

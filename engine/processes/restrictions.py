@@ -66,7 +66,7 @@ def end_with_parent() -> None:
 
 
 if sys.platform == "win32":
-    from app.processes import windows_job
+    from engine.processes import windows_job
 
     def limit_seconds(seconds: float) -> None:
         """Do nothing: the parent measures the time."""

@@ -1,4 +1,4 @@
-"""Frames between the app and a child process: a kind, a length, and as many bytes."""
+"""Frames between a process and its child process: a kind, a length, and as many bytes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Child processes of the app, with limits of time, memory and output."""

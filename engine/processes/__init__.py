@@ -1,0 +1,1 @@
+"""Child processes, with limits of time, memory and output."""
