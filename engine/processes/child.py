@@ -21,11 +21,12 @@ from engine.processes import frames
 from engine.processes.frames import read_frame, write_frame
 from engine.processes.restrictions import end_with_parent, limit_seconds, peak_memory, restrict
 
-# Does a request, and gives the pieces of its result; it may tell how much is done, 0 to 1.
+# Does a request, and gives the pieces of its result; it may tell how much is done, 0 to 1. What was
+# sent with the request is its "content".
 Report = Callable[[float], None]
 Task = Callable[[Mapping[str, Any], Report], Iterable[bytes]]
 
-_MOST_REQUEST_BYTES = 1 << 24
+_MOST_REQUEST_BYTES = 1 << 28
 _IDLE_SECONDS = 60.0  # without a request, then the child ends
 _KEEP_BYTES = 200_000_000  # a child that had more memory ends: its heap does not shrink
 _REPORT_SECONDS = 0.1
@@ -39,7 +40,7 @@ def serve(tasks: Mapping[str, Task]) -> NoReturn:
     start = read_frame(requests, _MOST_REQUEST_BYTES)
     if start is None:
         os._exit(0)
-    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    calls: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
     writing = threading.Lock()
     threading.Thread(target=_read, args=(requests, calls), daemon=True).start()
     if sys.platform == "darwin":  # where the parent cannot read it, and no limit holds
@@ -47,9 +48,13 @@ def serve(tasks: Mapping[str, Task]) -> NoReturn:
     restrict(json.loads(start[1])["memory_bytes"])
     while True:
         try:
-            call = json.loads(calls.get(timeout=_IDLE_SECONDS))
+            text, content = calls.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
             os._exit(0)
+        call = json.loads(text)
+        if content:
+            call["request"]["content"] = content
+            del content
         is_last = _do(tasks[call["task"]], call, results, writing)
         with suppress(OSError):
             results.flush()
@@ -105,11 +110,16 @@ def _streams() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(inside, "rb"), os.fdopen(outside, "wb", 1 << 16)
 
 
-def _read(requests: BinaryIO, calls: queue.SimpleQueue[bytes]) -> None:
+def _read(requests: BinaryIO, calls: queue.SimpleQueue[tuple[bytes, bytes]]) -> None:
     """Pass requests on; at their end the parent is gone, and with it this process."""
+    content = b""
     with suppress(Exception):
         while (frame := read_frame(requests, _MOST_REQUEST_BYTES)) is not None:
-            calls.put(frame[1])
+            if frame[0] == frames.CONTENT:
+                content = frame[1]
+                continue
+            calls.put((frame[1], content))
+            content = b""
     os._exit(0)
 
 

@@ -6,6 +6,7 @@ import struct
 from typing import BinaryIO
 
 START = b"S"  # to the child: JSON of its limits, once
+CONTENT = b"B"  # to the child: bytes that the next task is about
 CALL = b"C"  # to the child: JSON of a task
 PIECE = b"P"  # of a result
 DONE = b"D"  # the end of a result; the child waits for the next call

@@ -117,14 +117,18 @@ class Child:
         request: Mapping[str, Any],
         cancelled: Cancelled | None = None,
         progress: Progress | None = None,
+        content: bytes = b"",
     ) -> list[bytes]:
         """Do a task; returns the pieces of its result. Raises ChildError.
 
-        `cancelled` and `progress` are called on this thread.
+        `content` is sent along, as the request's "content" unless it is empty. `cancelled` and
+        `progress` are called on this thread.
         """
         self._calls += 1
         seconds = self._limits.seconds
         try:
+            if content:
+                self._send(frames.CONTENT, content)
             self._send(frames.CALL, {"task": task, "request": request, "seconds": seconds})
             return self._wait(cancelled or _never, progress or _ignored)
         except BaseException:
@@ -149,13 +153,14 @@ class Child:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _send(self, kind: bytes, content: Mapping[str, Any]) -> None:
+    def _send(self, kind: bytes, content: Mapping[str, Any] | bytes) -> None:
         process = self._process
         if process is None:
             return  # why is in the answers
         stream = cast("BinaryIO", process.stdin)
         with suppress(OSError, ValueError):  # it has ended, which the answers say
-            write_frame(stream, kind, json.dumps(content).encode())
+            whole = content if isinstance(content, bytes) else json.dumps(content).encode()
+            write_frame(stream, kind, whole)
             stream.flush()
 
     def _wait(self, cancelled: Cancelled, progress: Progress) -> list[bytes]:
@@ -277,11 +282,13 @@ class ChildPool:
         request: Mapping[str, Any],
         cancelled: Cancelled | None = None,
         progress: Progress | None = None,
+        content: bytes = b"",
     ) -> list[bytes]:
         """Do a task in a child; returns the pieces of its result. Raises ChildError.
 
-        Waits while as many tasks run as there may be children. `cancelled` and `progress` are
-        called on this thread.
+        Waits while as many tasks run as there may be children. `content` is sent along, as the
+        request's "content" unless it is empty. `cancelled` and `progress` are called on this
+        thread.
         """
         cancelled = cancelled or _never
         while not self._free.acquire(timeout=_POLL_SECONDS):
@@ -290,7 +297,7 @@ class ChildPool:
         try:
             while True:
                 with suppress(_Ended):
-                    return self._call(task, request, cancelled, progress or _ignored)
+                    return self._call(task, request, cancelled, progress or _ignored, content)
         finally:
             self._free.release()
 
@@ -307,11 +314,16 @@ class ChildPool:
                 _log.warning("child process %d has not ended", child.process_id)
 
     def _call(
-        self, task: str, request: Mapping[str, Any], cancelled: Cancelled, progress: Progress
+        self,
+        task: str,
+        request: Mapping[str, Any],
+        cancelled: Cancelled,
+        progress: Progress,
+        content: bytes,
     ) -> list[bytes]:
         child = self._take()
         try:
-            return child.call(task, request, cancelled, progress)
+            return child.call(task, request, cancelled, progress, content)
         except ChildError as error:
             if self._closed:
                 raise ChildError(ChildFault.CANCELLED) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import os
 import re
 import signal
@@ -31,6 +32,10 @@ COMMAND = (
 def _echo(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
     yield request["text"].encode()
     yield str(os.getpid()).encode()
+
+
+def _hash(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
+    yield hashlib.sha256(request.get("content", b"nothing")).hexdigest().encode()
 
 
 def _collects(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
@@ -126,6 +131,7 @@ def _forbidden(request: Mapping[str, Any], report: Report) -> Iterator[bytes]:
 
 TASKS = {
     "echo": _echo,
+    "hash": _hash,
     "collects": _collects,
     "sleep": _sleep,
     "steps": _steps,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import signal
 import socket
@@ -76,6 +77,14 @@ def test_a_child_does_many_tasks(make: Make) -> None:
     results = [pool.call("echo", {"text": text}) for text in texts]
     assert [text.decode() for text, _ in results] == texts
     assert len({process for _, process in results}) == 1
+
+
+def test_bytes_are_sent_along_with_one_task(make: Make) -> None:
+    pool = make()
+    long = os.urandom(1 << 16) * 400  # more than pipes hold
+    for content in (b"x", long, b"", b"\0\xff"):
+        wanted = hashlib.sha256(content or b"nothing").hexdigest()
+        assert pool.call("hash", {}, content=content) == [wanted.encode()]
 
 
 def test_what_a_library_prints_is_no_part_of_the_result(make: Make) -> None:
