@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from engine.processes.child import Task
 
-TASKS: dict[str, Task] = {}
+
+def _picture(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
+    from engine.vision.decoding import picture
+
+    return picture(request, report)
+
+
+TASKS: dict[str, Task] = {"picture": _picture}
 
 
 def be_child(others: Mapping[str, Task] | None = None) -> NoReturn:

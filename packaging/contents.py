@@ -73,7 +73,6 @@ EXCLUDED_MODULES = (
     "matplotlib",
     "pandas",
     "scipy",
-    "PIL",
     "psutil",
     "yaml",
     # terminal and GUI tools of the standard library

@@ -32,6 +32,10 @@ class VisionConfig:
     deviation: tuple[float, ...]
     silu: bool  # activation of the tower, where there are towers with others
     deep: tuple[int, ...]  # layers after which rows for deeper layers of the text model are made
+    # What pictures are resized to; 0: the file does not state it.
+    least_pixels: int = 0
+    most_pixels: int = 0
+    longest: int = 0  # pixels of the longer side, before the picture is divided
 
     @property
     def head_width(self) -> int:
@@ -69,6 +73,10 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
     scale = file.integer(
         f"{_KEY}.projector.scale_factor", _MERGES.get(projector, 1), minimum=1, maximum=64
     )
+    least, most = (
+        file.integer(f"{_KEY}.{key}", 0, minimum=0, maximum=1 << 32)
+        for key in ("image_min_pixels", "image_max_pixels")
+    )
     return VisionConfig(
         projector=projector,
         layers=layers,
@@ -84,6 +92,9 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         deviation=_channels(file, "image_std"),
         silu=bool(file.metadata.get("clip.use_silu", False)),
         deep=tuple(at for at, is_deep in enumerate(_deep(file, layers)) if is_deep),
+        least_pixels=least,
+        most_pixels=most,
+        longest=file.integer(f"{_KEY}.preproc_image_size", 0, minimum=0, maximum=1 << 16),
     )
 
 

@@ -19,11 +19,14 @@ READ: dict[str, str] = {
     "clip.vision.block_count": "block_count",
     "clip.vision.embedding_length": "embedding_length",
     "clip.vision.feed_forward_length": "feed_forward_length",
+    "clip.vision.image_max_pixels": "image_max_pixels",
     "clip.vision.image_mean": "image_mean",
+    "clip.vision.image_min_pixels": "image_min_pixels",
     "clip.vision.image_size": "image_size",
     "clip.vision.image_std": "image_std",
     "clip.vision.is_deepstack_layers": "is_deepstack_layers",
     "clip.vision.patch_size": "patch_size",
+    "clip.vision.preproc_image_size": "preproc_image_size",
     "clip.vision.projection_dim": "projection_dim",
     "clip.vision.projector.scale_factor": "projector.scale_factor",
     "clip.vision.projector_type": "projector_type",
@@ -240,10 +243,10 @@ _REFUSED = {
         clip.has_gen_audio_encoder clip.has_llava_projector clip.use_gelu
         clip.vision.attention.head_count_kv clip.vision.attention.head_dim
         clip.vision.expert_count_per_layer clip.vision.expert_used_count clip.vision.feature_layer
-        clip.vision.image_grid_pinpoints clip.vision.image_max_pixels clip.vision.image_min_pixels
-        clip.vision.n_wa_pattern clip.vision.preproc_image_size clip.vision.preproc_max_tiles
-        clip.vision.preproc_min_tiles clip.vision.projector.query_side
-        clip.vision.projector.spatial_offsets clip.vision.projector.window_side
+        clip.vision.image_grid_pinpoints
+        clip.vision.n_wa_pattern clip.vision.preproc_max_tiles clip.vision.preproc_min_tiles
+        clip.vision.projector.query_side clip.vision.projector.spatial_offsets
+        clip.vision.projector.window_side
         clip.vision.sam.block_count clip.vision.sam.embedding_length clip.vision.sam.head_count
         clip.vision.swiglu_clamp clip.vision.wa_layer_indexes clip.vision.wa_pattern_mode
         clip.vision.window_size imatrix.chunk_count imatrix.chunk_size imatrix.datasets

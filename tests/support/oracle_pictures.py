@@ -1,0 +1,218 @@
+"""Oracle: pictures through the image processors of Hugging Face transformers.
+
+Run as a script (in an environment with transformers) it records `golden/pictures.json`. Those of
+LFM2 need torchvision; here they get its resize of bytes, which is a function of torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import sys
+import types
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine.vision.projector_file import VisionConfig
+
+RECORDED = Path(__file__).parents[1] / "golden" / "pictures.json"
+Pixels = NDArray[np.float32]  # [height, width, 3]
+_CLIP_MEAN, _CLIP_DEVIATION = (
+    (0.48145466, 0.4578275, 0.40821073),
+    (0.26862954, 0.26130258, 0.27577711),
+)
+
+
+def _config(projector: str, patch: int, merge: int, image: int, **more: Any) -> VisionConfig:
+    """The sizes of a published model; of its weights, any."""
+    fixed: dict[str, Any] = {
+        "layers": 1,
+        "width": 64,
+        "heads": 4,
+        "feed_forward": 64,
+        "output": 64,
+        "epsilon": 1e-6,
+        "mean": (0.5, 0.5, 0.5),
+        "deviation": (0.5, 0.5, 0.5),
+        "silu": False,
+        "deep": (),
+    }
+    made = {"projector": projector, "patch": patch, "merge": merge, "image": image}
+    return VisionConfig(**{**fixed, **made, **more})
+
+
+PUBLISHED = {
+    "qwen3vl_merger": _config("qwen3vl_merger", 16, 2, 768),  # Qwen3-VL, Qwen3.5
+    "gemma4v": _config("gemma4v", 16, 3, 896),
+    "gemma3": _config("gemma3", 14, 4, 896),
+    # Mistral Small 3.1, Ministral 3
+    "pixtral": _config("pixtral", 14, 2, 1540, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION),
+    "lfm2": _config("lfm2", 16, 2, 256),
+    "idefics3": _config("idefics3", 16, 4, 512),  # SmolVLM2
+}
+SIZES = (  # width and height: the least, odd ones, extreme ratios, and more than a budget
+    *((1, 1), (64, 48), (37, 91), (640, 480), (333, 1000), (1280, 1024)),
+    *((3000, 50), (29, 2000), (1999, 1333), (5001, 3999)),
+)
+QUICK = ((1, 1), (37, 91), (700, 333), (1000, 64))
+
+
+def some_image(width: int, height: int, seed: int = 0) -> Image.Image:
+    """A picture of noise over a slope, with values at both ends."""
+    random = np.random.default_rng((width, height, seed))
+    slope = np.linspace(-80, 335, width * height).reshape(height, width, 1)
+    noise = random.integers(-90, 91, (height, width, 3))
+    return Image.fromarray(np.clip(slope + noise, 0, 255).astype(np.uint8))
+
+
+def processed(projector: str, image: Image.Image) -> list[Pixels]:
+    """What transformers makes of a picture: tiles in reading order, then the overview."""
+    logging.disable(logging.WARNING)
+    config = PUBLISHED[projector]
+    step, half = config.patch * config.merge, {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    match projector:
+        case "qwen3vl_merger":
+            from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
+                Qwen2VLImageProcessorPil,
+            )
+
+            size = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
+            made = Qwen2VLImageProcessorPil(
+                patch_size=config.patch, merge_size=config.merge, size=size, **half
+            )(image)
+            _, rows, columns = made["image_grid_thw"][0]
+            merge, side = config.merge, config.patch
+            squares = made["pixel_values"].reshape(
+                rows // merge, columns // merge, merge, merge, 3, 2, side, side
+            )
+            assert (squares[..., 0, :, :] == squares[..., 1, :, :]).all()
+            whole = squares[..., 0, :, :].transpose(0, 2, 5, 1, 3, 6, 4)
+            return [whole.reshape(rows * side, columns * side, 3)]
+        case "gemma4v":
+            from transformers.models.gemma4.image_processing_pil_gemma4 import (
+                Gemma4ImageProcessorPil,
+            )
+
+            made = Gemma4ImageProcessorPil()(image)
+            count = made["num_soft_tokens_per_image"][0] * config.merge**2
+            columns = int(made["image_position_ids"][0][:count, 0].max()) + 1
+            return [_from_patches(made["pixel_values"][0][:count], columns, config.patch)]
+        case "gemma3":
+            from transformers.models.gemma3.image_processing_pil_gemma3 import (
+                Gemma3ImageProcessorPil,
+            )
+
+            size = {"height": config.image, "width": config.image}
+            made = Gemma3ImageProcessorPil(size=size, **half)(image)
+            return [_channels_last(made["pixel_values"][0])]
+        case "pixtral":
+            from transformers.models.pixtral.image_processing_pil_pixtral import (
+                PixtralImageProcessorPil,
+            )
+
+            made = PixtralImageProcessorPil(size={"longest_edge": config.image})(
+                image, patch_size={"height": step, "width": step}
+            )
+            return [_channels_last(made["pixel_values"][0])]
+        case "idefics3":
+            from transformers.models.smolvlm.image_processing_pil_smolvlm import (
+                SmolVLMImageProcessorPil,
+            )
+
+            sizes = {"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 512}}
+            made = SmolVLMImageProcessorPil(**sizes)(image)
+            return [_channels_last(one) for one in made["pixel_values"][0]]
+    assert projector == "lfm2"
+    made = _lfm2()(image, return_row_col_info=True)
+    tiles = []
+    for patches, (rows, columns) in zip(
+        made["pixel_values"].numpy(), made["spatial_shapes"].tolist(), strict=True
+    ):
+        tiles.append(_from_patches(patches[: rows * columns], columns, config.patch))
+    return tiles
+
+
+def _channels_last(values: Any) -> Pixels:
+    return np.ascontiguousarray(np.moveaxis(np.asarray(values), 0, -1))
+
+
+def _from_patches(patches: Pixels, columns: int, side: int) -> Pixels:
+    """A picture of patches [T, side * side * 3] in reading order."""
+    cut = patches.reshape(-1, columns, side, side, 3).swapaxes(1, 2)
+    return np.ascontiguousarray(cut.reshape(-1, columns * side, 3))
+
+
+@cache
+def _lfm2() -> Any:
+    """The processor of LFM2, whose module is imported with a part of torchvision in place of it."""
+    from transformers import image_processing_backends as backends
+
+    part: Any = types.SimpleNamespace(
+        InterpolationMode=types.SimpleNamespace(LANCZOS="lanczos"),
+        grayscale_to_rgb=lambda image: image,
+        resize=_resize,
+        normalize=_normalize,
+    )
+    vars(backends).update(tvF=part, pil_torch_interpolation_mapping={2: "bilinear"})
+    name = "transformers.models.lfm2_vl.image_processing_lfm2_vl"
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    module: Any = importlib.util.module_from_spec(spec)
+    module.tvF = part
+    sys.modules[name] = module
+    line = "from torchvision.transforms.v2 import functional as tvF"
+    assert line in source
+    exec(compile(source.replace(line, ""), name, "exec"), vars(module))
+    return module.Lfm2VlImageProcessor()
+
+
+def _resize(image: Any, size: Sequence[int], interpolation: str, antialias: bool) -> Any:
+    assert image.dtype == torch.uint8
+    return torch.nn.functional.interpolate(image, size, mode=interpolation, antialias=antialias)
+
+
+def _normalize(image: Any, mean: Any, std: Any, inplace: bool) -> Any:
+    mean, std = (torch.as_tensor(one, dtype=image.dtype).view(-1, 1, 1) for one in (mean, std))
+    return image.sub(mean).div_(std)
+
+
+def digest(tiles: Sequence[Pixels]) -> str:
+    """A short hash of sizes and bits."""
+    made = hashlib.sha256()
+    for tile in tiles:
+        made.update(repr(tile.shape).encode() + np.ascontiguousarray(tile, np.float32).tobytes())
+    return made.hexdigest()[:16]
+
+
+def record() -> None:
+    """Write `golden/pictures.json`: the sizes of tiles, and hashes of their bits."""
+    import PIL
+    import transformers
+
+    found: dict[str, Any] = {
+        "origin": f"transformers {transformers.__version__}, Pillow {PIL.__version__}"
+    }
+    for projector in PUBLISHED:
+        rows = {}
+        for width, height in QUICK:
+            tiles = processed(projector, some_image(width, height))
+            shapes = [list(tile.shape[:2]) for tile in tiles]
+            bits = "" if projector == "lfm2" else digest(tiles)
+            rows[f"{width} x {height}"] = {"tiles": shapes, "bits": bits}
+        found[projector] = rows
+    RECORDED.write_text(json.dumps(found) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record()
