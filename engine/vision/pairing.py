@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from engine.errors import EngineError, ModelFileError, UnsupportedModel
+from engine.errors import EngineError, ModelFileError, RequestError, UnsupportedModel
+from engine.gguf.part import read_beginning
 from engine.gguf.reader import GGUFFile
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
@@ -26,6 +27,8 @@ from engine.vision.sight import Sight
 from kernels.backend.backend import Backend
 from kernels.ops import Spans
 
+_USUAL_NAME, _MOST_FILES = "mmproj", 200
+_START_BYTES = 4096  # of a file: its architecture is among the first keys
 _OTHER_FILE = "Choose the mmproj file that is published beside this model."
 
 
@@ -53,8 +56,8 @@ _KINDS = {
 class EncoderFile:
     """The picture encoder of a file, whose weights are read when the first picture comes."""
 
-    def __init__(self, path: Path, backend: Backend) -> None:
-        self.path = path
+    def __init__(self, path: Path, config: VisionConfig, backend: Backend) -> None:
+        self.path, self.config = path, config
         self._backend = backend
         self._encoder: Encoder | None = None
 
@@ -64,11 +67,16 @@ class EncoderFile:
         return self._encoder is not None
 
     def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
-        """As `Encoder.encode`; raises what reading the file raises, too."""
+        """As `Encoder.encode`; raises RequestError for pixels, and what reading the file raises."""
         if self._encoder is None:
             with GGUFFile.open(self.path) as file:
                 self._encoder = build_encoder(file, self._backend, checkpoint)
-        return self._encoder.encode(pixels, checkpoint)
+        try:
+            return self._encoder.encode(pixels, checkpoint)
+        except ValueError as error:
+            raise RequestError(
+                f"The picture encoder cannot read the picture: {error}.", "Leave the picture out."
+            ) from error
 
     def unload(self) -> None:
         """Free its weights."""
@@ -95,24 +103,49 @@ def refusal(config: VisionConfig, architecture: str, width: int) -> EngineError 
     return None
 
 
+def check_encoder(path: Path, architecture: str, width: int) -> VisionConfig:
+    """What the file of an encoder states; raises EngineError if it does not fit such a model."""
+    with GGUFFile.open(path) as file:
+        config = read_vision_config(file)
+    if (error := refusal(config, architecture, width)) is not None:
+        raise error
+    return config
+
+
 def find_encoder(model: Path, architecture: str, width: int) -> Path | None:
     """The picture encoder beside a model's file that fits it, the smallest of several.
 
-    Files are judged by what they hold, and those that cannot be read are passed over.
+    Files are judged by what they hold, and those that cannot be read are passed over. Other files
+    than those with the usual name are only looked at if none of these fits, and not very many.
     """
-    found: list[tuple[int, Path]] = []
-    for path in sorted(model.parent.glob("*.gguf")):
-        if path == model:
-            continue
-        try:
-            with GGUFFile.open(path) as file:
-                if file.metadata.get("general.architecture") != ARCHITECTURE:
-                    continue
-                if refusal(read_vision_config(file), architecture, width) is None:
-                    found.append((path.stat().st_size, path))
-        except (EngineError, OSError):
-            continue
-    return min(found)[1] if found else None
+    if not any(architecture in kind.architectures for kind in _KINDS.values()):
+        return None
+    try:
+        beside = sorted(path for path in model.parent.glob("*.gguf") if path != model)
+    except OSError:
+        return None
+    usual = [path for path in beside if _USUAL_NAME in path.name.lower()]
+    others = [path for path in beside if path not in set(usual)]
+    for paths in (usual, others):
+        sizes = {path: _size_if_fitting(path, architecture, width) for path in paths[:_MOST_FILES]}
+        if any(sizes.values()):
+            return min((size, path) for path, size in sizes.items() if size)[1]
+    return None
+
+
+def _size_if_fitting(path: Path, architecture: str, width: int) -> int:
+    """Bytes of a picture encoder for such a model, 0 of another file, which is not read whole."""
+    try:
+        if not path.is_file():  # a pipe would block
+            return 0
+        with path.open("rb") as raw:
+            start = read_beginning(raw.read(_START_BYTES), path.name)
+        if start.metadata.get("general.architecture") != ARCHITECTURE:
+            return 0
+        check_encoder(path, architecture, width)
+        return path.stat().st_size
+    except (EngineError, OSError):
+        return 0
 
 
 def build_sight(text: GGUFFile, decoder: Decoder, path: Path, backend: Backend) -> Sight:
@@ -120,16 +153,16 @@ def build_sight(text: GGUFFile, decoder: Decoder, path: Path, backend: Backend) 
 
     Raises EngineError where the two do not fit, or a key of either is missing.
     """
-    with GGUFFile.open(path) as file:
-        config = read_vision_config(file)
-    architecture, width = text.string("general.architecture"), decoder.embedding.columns
-    if (error := refusal(config, architecture, width)) is not None:
-        raise error
+    width = decoder.embedding.columns
+    config = check_encoder(path, text.string("general.architecture"), width)
     kind = _KINDS[config.projector]
     axes = interleaved_axes(text, _pairs(decoder)) if kind.has_axes else None
     seeing = Seeing(width, axes, kind.spans, len(config.deep))
-    registry = ImageRegistry(decoder.head.weight.shape[0])
-    return Sight(seeing, registry, EncoderFile(path, backend))
+    vocabulary = decoder.head.weight.shape[0]
+    # Embeddings of single layers are those of the padding token where a picture is.
+    pad = text.metadata.get("tokenizer.ggml.padding_token_id")
+    pad = pad if isinstance(pad, int) and 0 <= pad < vocabulary else 0
+    return Sight(seeing, ImageRegistry(vocabulary), EncoderFile(path, config, backend), pad)
 
 
 def _pairs(decoder: Decoder) -> int:

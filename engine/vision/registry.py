@@ -7,6 +7,7 @@ many rows were made of it. Ids are given out anew by each process.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Image:
 
 
 class ImageRegistry:
-    """The images of one loaded model."""
+    """The images of one loaded model; prompts on any thread add some while others are read."""
 
     def __init__(self, vocabulary: int) -> None:
         """Ids below `vocabulary` are tokens."""
@@ -48,6 +49,7 @@ class ImageRegistry:
         self._firsts: list[int] = []
         self.images: list[Image] = []  # in the order of their ids
         self._next = vocabulary
+        self._adding = threading.Lock()
 
     def add(
         self,
@@ -58,15 +60,17 @@ class ImageRegistry:
         pixels: Callable[[], Tensor] | None = None,
     ) -> Image:
         """The image of this key; a new one gets ids for so many rows, which `pixels` are for."""
-        if (known := self._by_key.get(key)) is not None:
-            known.pixels = pixels or known.pixels
-            return known
-        assert count > 0, "an image has rows"
-        made = self._by_key[key] = Image(key, self._next, count, lines, columns, pixels=pixels)
-        self.images.append(made)
-        self._firsts.append(made.first)
-        self._next += count
-        return made
+        with self._adding:
+            if (known := self._by_key.get(key)) is not None:
+                known.pixels = pixels or known.pixels
+                return known
+            assert count > 0, "an image has rows"
+            made = Image(key, self._next, count, lines, columns, pixels=pixels)
+            self._next += count
+            self.images.append(made)
+            self._firsts.append(made.first)  # last: `find` looks here, then at the image
+            self._by_key[key] = made
+            return made
 
     def find(self, row: int) -> Image:
         """The image that an id from the vocabulary's size on belongs to."""

@@ -109,12 +109,14 @@ class Sight:
         """How far the images of a sequence move the RoPE positions after them: 0 or less."""
         if self.seeing.axes is None:
             return 0
-        if sequence.moved is None or sequence.moved[0] != len(sequence.tokens):
-            found = self.registry.in_text(sequence.tokens)
-            whole = [one for first, one in found if first + one.count <= len(sequence.tokens)]
-            moved = sum(one.extent - one.count for one in whole)
-            sequence.moved = len(sequence.tokens), moved
-        return sequence.moved[1]
+        known, moved = sequence.moved or (0, 0)
+        if known != len(sequence.tokens):  # before each token: only what is new is looked at
+            new = sequence.tokens[known:]
+            found = self.registry.in_text(new)
+            whole = (one for first, one in found if first + one.count <= len(new))
+            moved += sum(one.extent - one.count for one in whole)
+        sequence.moved = len(sequence.tokens), moved
+        return moved
 
     def _positions(
         self, start: int, count: int, before: int, images: list[tuple[int, Image]]

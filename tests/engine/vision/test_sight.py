@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +54,27 @@ def test_equal_images_have_equal_ids_and_others_have_others() -> None:
     assert registry.in_text(text) == [(1, first), (4, second), (6, first)]
     assert registry.in_text(text[2:5]) == [(-1, first), (2, second)]
     assert registry.in_text([1, 2]) == []
+
+
+def test_prompts_on_several_threads_add_images_that_share_no_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def made(*operands: Any, **options: Any) -> Image:
+        time.sleep(0)  # another thread goes on
+        return Image(*operands, **options)
+
+    monkeypatch.setattr("engine.vision.registry.Image", made)
+    registry = ImageRegistry(V)
+
+    def add(thread: int) -> None:
+        for key in range(thread // 3 * 100, 300):  # some images are added by all of them
+            one = registry.add(str(key), 2, 1, 2)
+            assert registry.find(one.first + 1) is one
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(add, range(6)))
+    ids = [one for image in registry.images for one in image.ids]
+    assert ids == list(range(V, V + 2 * 300))
 
 
 def test_rows_stand_at_their_tokens_which_become_the_pad() -> None:
