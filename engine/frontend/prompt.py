@@ -6,17 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from engine.errors import Fault, FaultKind, PromptTooLong
+from engine.errors import Fault, FaultKind, PromptTooLong, RequestError
 from engine.frontend import context_window
-from engine.frontend.template import AnswerPrompt, ChatTemplate, prompt_ids, split_thoughts
+from engine.frontend.image_prompt import ImagePlaces, Pictures
+from engine.frontend.template import (
+    AnswerPrompt,
+    ChatTemplate,
+    prompt_ids,
+    split_thoughts,
+    with_begin,
+)
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.frontend.tool_formats.formats import ToolFormat
-from engine.messages import ContextPolicy, Tool, Turn
+from engine.messages import ContextPolicy, Role, Tool, Turn
+from engine.vision.source import never
+
+Write = Callable[[ChatTemplate, Sequence[Turn]], AnswerPrompt]  # how turns are rendered
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation as text and token ids."""
+    """A conversation as text and token ids; a picture has an id for each of its rows."""
 
     ids: list[int]
     dropped_turns: int  # left out so that it fits: the first ones after the instructions
@@ -27,10 +37,19 @@ class Prompt:
 class PromptBuilder:
     """Builds prompts for one loaded model."""
 
-    def __init__(self, template: ChatTemplate, tokenizer: Tokenizer, context: int) -> None:
+    def __init__(
+        self,
+        template: ChatTemplate,
+        tokenizer: Tokenizer,
+        context: int,
+        pictures: Pictures | None = None,
+        blind: str = "",
+    ) -> None:
+        """Without `pictures` turns that have some are refused; `blind` says why, if it is known."""
         self._template = template
         self._tokenizer = tokenizer
         self._context = context
+        self._pictures, self._blind = pictures, blind
 
     def answer(
         self,
@@ -41,20 +60,22 @@ class PromptBuilder:
         opens_thoughts: bool = False,
         tools: Sequence[Tool] = (),
         variables: Mapping[str, object] | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> Prompt:
         """The prompt for an answer, or for continuing the last turn if it is the assistant's.
 
         `opens_thoughts`: it begins thoughts, if `thinking` asks for these. `tools` are those that
-        the model may call, `variables` are given to the template.
+        the model may call, `variables` are given to the template. `cancelled` is asked while
+        pictures are read.
         """
         write = partial(
-            self._template.render_answer,
+            ChatTemplate.render_answer,
             enable_thinking=thinking,
             opens_thoughts=opens_thoughts,
             tools=tools,
             variables=variables,
         )
-        prompt = self._build(turns, policy, write)
+        prompt = self._build(turns, policy, write, cancelled)
         return replace(prompt, tool_format=self._template.tool_format) if tools else prompt
 
     def conversation(
@@ -65,11 +86,12 @@ class PromptBuilder:
         *,
         tools: Sequence[Tool] = (),
         variables: Mapping[str, object] | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> Prompt:
         """The turns as they are, as they will begin the prompt of the next answer."""
 
-        def write(turns: Sequence[Turn]) -> AnswerPrompt:
-            text = self._template.render(
+        def write(template: ChatTemplate, turns: Sequence[Turn]) -> AnswerPrompt:
+            text = template.render(
                 turns,
                 add_generation_prompt=False,
                 enable_thinking=thinking,
@@ -78,28 +100,38 @@ class PromptBuilder:
             )
             return AnswerPrompt(text)
 
-        return self._build(turns, policy, write)
+        return self._build(turns, policy, write, cancelled)
 
     def _build(
         self,
         turns: Sequence[Turn],
         policy: ContextPolicy,
-        render: Callable[[Sequence[Turn]], AnswerPrompt],
+        write: Write,
+        cancelled: Callable[[], bool],
     ) -> Prompt:
         context = self._context
-        rendered = render(turns)
-        ids = self._ids(rendered.text)
+        places = self._read_pictures(turns, cancelled)
+
+        def render(turns: Sequence[Turn]) -> tuple[AnswerPrompt, list[int]]:
+            if places is not None:
+                return self._with_pictures(turns, write, places)
+            rendered = write(self._template, turns)
+            return rendered, self._ids(rendered.text)
+
+        rendered, ids = render(turns)
         if policy is ContextPolicy.STOP or context_window.fits(len(ids), context):
             return Prompt(ids, 0, rendered)
         omits = self._template.omits_thoughts
         # A continued answer is in the prompt with its reasoning, whatever the template does.
         read = [_read_text(turn, omits_thoughts=omits) for turn in turns[:-1]]
         lengths = [len(self._ids(words)) for words in (*read, turns[-1].text)]
+        if places is not None:
+            pictured = (places.count(turn, self._tokenizer) for turn in turns)
+            lengths = [a + b for a, b in zip(lengths, pictured, strict=True)]
         markup = -(-max(len(ids) - sum(lengths), 0) // len(turns))
         dropped = context_window.dropped_turns(turns, [n + markup for n in lengths], context)
         while True:
-            rendered = render(context_window.without(turns, dropped))
-            ids = self._ids(rendered.text)
+            rendered, ids = render(context_window.without(turns, dropped))
             more = context_window.next_start(turns, dropped)
             if len(ids) < context or more is None:
                 break
@@ -112,6 +144,36 @@ class PromptBuilder:
                 Fault(FaultKind.MESSAGE_TOO_LONG, context=len(ids), most_context=context),
             )
         return Prompt(ids, dropped, rendered)
+
+    def _read_pictures(
+        self, turns: Sequence[Turn], cancelled: Callable[[], bool]
+    ) -> ImagePlaces | None:
+        """The pictures of turns, read; None: there are none. Raises EngineError."""
+        if not any(turn.images for turn in turns):
+            return None
+        if self._pictures is None:
+            raise RequestError(
+                f"This model cannot see pictures{f': {self._blind}' if self._blind else '.'}",
+                "Leave the picture out, or load a model with a picture encoder (an mmproj file) "
+                "beside it.",
+            )
+        last = turns[-1]
+        if last.images and last.role is Role.ASSISTANT and not last.calls:
+            raise RequestError(
+                "An answer with a picture in it cannot be continued.", "Ask for a new one."
+            )
+        return ImagePlaces(self._pictures.marks, self._pictures.read(turns, cancelled))
+
+    def _with_pictures(
+        self, turns: Sequence[Turn], write: Write, places: ImagePlaces
+    ) -> tuple[AnswerPrompt, list[int]]:
+        """The rendered prompt of turns with pictures, and its ids."""
+        assert self._pictures is not None
+        template = self._template.with_images(places)
+        rendered = write(template, [places.in_words(turn) for turn in turns])
+        ids = self._pictures.ids(places.pieces(rendered.text), self._tokenizer)
+        shown = replace(rendered, text=places.text(rendered.text))
+        return shown, with_begin(self._tokenizer, ids)
 
     def _ids(self, text: str) -> list[int]:
         return prompt_ids(self._tokenizer, text)

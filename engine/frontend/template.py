@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -19,6 +20,7 @@ import jinja2
 from engine.errors import TemplateError
 from engine.frontend import builtin as builtin_templates
 from engine.frontend.budget import Budget, Exhausted
+from engine.frontend.image_prompt import ImagePlaces
 from engine.frontend.reasoning_template import find_markers, thinking_options
 from engine.frontend.sandbox import Refused, TemplateEnvironment
 from engine.frontend.tokenizer.tokenizer import Tokenizer
@@ -94,6 +96,8 @@ class ChatTemplate:
         self._has_token = has_token
         self._environment = TemplateEnvironment()
         self._compiled: jinja2.Template | None = None
+        self._places: ImagePlaces | None = None  # of the pictures in turns
+        self._takes_images: dict[str, bool] = {}  # by placeholder
 
     @classmethod
     def from_metadata(
@@ -168,6 +172,21 @@ class ChatTemplate:
         elif tools:
             options["tools"] = definitions(tools)
         return self._guarded(lambda: self._render_with_system(turns, options))
+
+    def with_images(self, places: ImagePlaces) -> ChatTemplate:
+        """The same template for turns that have places for pictures in their texts.
+
+        Templates of vision models write a placeholder for each picture in a list of parts.
+        """
+        placeholder = places.placeholder
+        if placeholder not in self._takes_images:
+            parts = [{"type": "image"}, {"type": "text", "text": _MARK}]
+            prompt = self.render_messages([{"role": "user", "content": parts}], {}) or ""
+            shows_text = _MARK.casefold() in prompt.casefold()
+            self._takes_images[placeholder] = shows_text and prompt.count(placeholder) == 1
+        made = copy(self)
+        made._places = places
+        return made
 
     def _guarded(self, render: Callable[[], str]) -> str:
         """What a rendering returns; its errors as TemplateError."""
@@ -409,7 +428,14 @@ class ChatTemplate:
     ) -> str:
         """A prompt in which the texts of some roles, by default `_part_roles`, are lists of parts."""
         roles = self._part_roles if part_roles is None else part_roles
-        return self._render_with_tools([_in_parts(each, roles) for each in messages], options)
+
+        def write(messages: Sequence[Message], options: Mapping[str, object]) -> str:
+            return self._render_with_tools([_in_parts(each, roles) for each in messages], options)
+
+        if self._places is None:
+            return write(messages, options)
+        takes_parts = self._takes_images[self._places.placeholder]
+        return self._places.render(messages, options, write, takes_parts=takes_parts)
 
     def _render_with_tools(self, messages: Sequence[Message], options: Mapping[str, object]) -> str:
         try:
@@ -492,7 +518,11 @@ def prompt_ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
     Many templates include the begin token. No end token is added, since the answer follows.
     """
-    ids = tokenizer.encode(text, add_special=False)
+    return with_begin(tokenizer, tokenizer.encode(text, add_special=False))
+
+
+def with_begin(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """The ids of a prompt, behind the begin token if the model uses one and they lack it."""
     if tokenizer.add_bos and tokenizer.bos is not None and ids[:1] != [tokenizer.bos]:
         return [tokenizer.bos, *ids]
     return ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine.errors import RequestError
 from engine.frontend.infill import infill_ids
@@ -20,6 +20,7 @@ from engine.messages import (
     Tokenized,
     TokensCounted,
 )
+from engine.vision.source import never
 
 _ANSWER_SHARE = 4  # of the context, what is kept free for what fills a gap: a fourth at most
 
@@ -28,7 +29,11 @@ TextEvent = TokensCounted | Tokenized | Detokenized | TemplateApplied
 
 
 def answered(
-    request: TextRequest, id: int, tokenizer: Tokenizer, prompts: PromptBuilder
+    request: TextRequest,
+    id: int,
+    tokenizer: Tokenizer,
+    prompts: PromptBuilder,
+    cancelled: Callable[[], bool] = never,
 ) -> TextEvent:
     """The event that answers a request; a very long text takes seconds. Raises EngineError."""
     match request:
@@ -45,10 +50,12 @@ def answered(
         case Detokenize(ids=ids):
             return Detokenized(id, tokenizer.decode(known(ids, tokenizer), special=True))
         case ApplyTemplate():
-            return applied(id, written(request, prompts))
+            return applied(id, written(request, prompts, cancelled))
 
 
-def written(request: ApplyTemplate, prompts: PromptBuilder) -> Prompt:
+def written(
+    request: ApplyTemplate, prompts: PromptBuilder, cancelled: Callable[[], bool] = never
+) -> Prompt:
     """The prompt of a request."""
     write = prompts.answer if request.begins_answer else prompts.conversation
     return write(
@@ -57,6 +64,7 @@ def written(request: ApplyTemplate, prompts: PromptBuilder) -> Prompt:
         thinking_switch(request),
         tools=request.tools,
         variables=request.template_arguments,
+        cancelled=cancelled,
     )
 
 

@@ -179,6 +179,23 @@ class Tokenizer:
             ids += [piece] if isinstance(piece, int) else self._subwords.within(piece)
         return ids
 
+    def encode_parts(self, parts: Sequence[str | Sequence[int]]) -> list[int]:
+        """Token ids of one text of which some parts are given as ids; nothing is added.
+
+        Control texts are tokens.
+        """
+        ids: list[int] = []
+        encode = self._subwords.first
+        for part in parts:
+            if not isinstance(part, str):
+                ids += part
+                encode = self._subwords.later
+                continue
+            for piece in self._specials.split(_well_formed(part), parse_control=True):
+                ids += [piece] if isinstance(piece, int) else encode(piece)
+                encode = self._subwords.later
+        return ids
+
     def encode_filled(self, template: str, values: Mapping[str, str]) -> list[int]:
         """Token ids of a template with its placeholders replaced by `values`; nothing is added.
 
