@@ -98,6 +98,7 @@ class Answerer:
             opens_thoughts=opens,
             tools=wanted.tools,
             variables=wanted.template_arguments,
+            cancelled=lambda: handle.is_cancelled,
         )
         build = partial(read, wanted.turns, wanted.policy, thinking)
         self.preparing += 1

@@ -57,6 +57,8 @@ def _loaded(request: Load, context: int, checkpoint: Callable[[], None]) -> Load
         cache=request.cache,
         embeddings=request.embeddings,
         ids_only=request.ids_only,
+        sees=True,
+        encoder=request.encoder,
         tokenizer_file=request.tokenizer,
         template=request.template,
         parallel=request.parallel,

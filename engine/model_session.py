@@ -41,6 +41,7 @@ from engine.loading.measured import MeasuredFigures, measured_file
 from engine.loading.memory import DeviceMemory
 from engine.loading.metrics import read_metrics
 from engine.loading.prefill_estimator import PrefillEstimator
+from engine.loading.sight import pictures_of
 from engine.machine.background import in_background
 from engine.messages import (
     AdaptersSet,
@@ -76,6 +77,7 @@ from engine.state.disk.saver import Saver
 from engine.state.disk.store import PageStore
 from engine.state.pages import bytes_for
 from engine.text_reader import GivenTexts, TextReader
+from engine.vision.sight import Sight
 from kernels.states.kv_pages import KVLayout
 
 log = logging.getLogger(__name__)
@@ -114,6 +116,7 @@ class ModelSession:
         # Of the adapters while the model is moved: their files by hash, and the current ones.
         self._paths: dict[str, Path] = {}
         self._uses: tuple[AdapterUse, ...] = ()
+        self._sight: Sight | None = None  # likewise
         self._answerer = Answerer()
         self._open(model)
 
@@ -129,13 +132,21 @@ class ModelSession:
             model, pool.layout, model.plan.left_bytes
         )
         self._reader = TextReader(model, self._scheduler)
-        self._prompts = PromptBuilder(model.template, model.tokenizer, context)
+        self._pictures = pictures_of(model.sight, model.encoder)
+        self._prompts = PromptBuilder(
+            model.template, model.tokenizer, context, self._pictures, model.blind
+        )
         figures = MeasuredFigures(measured_file())
         self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
         identity_of = ModelFiles(paths, self.files, memory)
         self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
         self._answerer.open(model, self._scheduler, self._prompts, self._disk, self._prefill)
+
+    def close(self) -> None:
+        """Free what belongs to no memory: what reads picture files."""
+        if self._pictures is not None:
+            self._pictures.close()
 
     def prepare(self) -> BaseException | None:
         """Compile and capture what the device needs for the first token; returns its fault."""
@@ -168,6 +179,8 @@ class ModelSession:
         self._draft = None
         suspended = self._scheduler.leave_device()
         self._answerer.leave()
+        self.close()
+        self._sight = self.model.sight
         del self.model, self._scheduler, self._reader, self._prefill, self._disk, self._adapters
         return suspended
 
@@ -175,6 +188,11 @@ class ModelSession:
         """Go on with the model as it was loaded elsewhere, its adapters and its draft model."""
         draft = self._draft_set.path
         self._draft_set, self._draft_devices = DraftSet(0, None), ()
+        before, self._sight = self._sight, None
+        if before is not None and model.sight is not None:
+            model.sight.registry = before.registry  # running answers have ids of its images
+        elif before is not None:
+            model = replace(model, sight=before)
         self._open(model)
         with suppress(EngineError):
             self._adapters.set(self._uses, _no_checkpoint)
@@ -299,7 +317,8 @@ class ModelSession:
         if isinstance(request, ApplyTemplate) and request.measures_cache:
             yield (yield from self._measured(request, handle))
             return
-        work = partial(texts.answered, request, handle.id, self.model.tokenizer, self._prompts)
+        known = self.model.tokenizer, self._prompts
+        work = partial(texts.answered, request, handle.id, *known, lambda: handle.is_cancelled)
         yield (yield from in_background(work, "text", handle.checkpoint))
 
     def _measured(
@@ -307,7 +326,7 @@ class ModelSession:
     ) -> Generator[None, None, TemplateApplied]:
         """A prompt, and how much of it is cached."""
         self._refuse_without_answers()
-        build = partial(texts.written, request, self._prompts)
+        build = partial(texts.written, request, self._prompts, lambda: handle.is_cancelled)
         prompt = yield from in_background(build, "text", handle.checkpoint)
         total = len(prompt.ids)
         if total > self._scheduler.context:
@@ -393,7 +412,8 @@ class ModelSession:
         fresh: Sequence[int]
         dropped, is_text = 0, not request.turns
         if not is_text:
-            build = partial(self._prompts.conversation, request.turns, request.policy)
+            write = partial(self._prompts.conversation, cancelled=lambda: handle.is_cancelled)
+            build = partial(write, request.turns, request.policy)
             prompt = yield from in_background(build, "prompt", handle.checkpoint)
             fresh, dropped = prompt.ids, prompt.dropped_turns
         elif request.text:
@@ -437,7 +457,8 @@ class ModelSession:
                     "Name an answer, or give its turns.",
                 )
             stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
-            build = partial(self._prompts.conversation, request.turns, ContextPolicy.STOP)
+            write = partial(self._prompts.conversation, cancelled=lambda: handle.is_cancelled)
+            build = partial(write, request.turns, ContextPolicy.STOP)
             prompt = yield from in_background(build, "prompt", handle.checkpoint)
             ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
             text = SavedText(request.conversation, stack, ids)

@@ -557,6 +557,8 @@ class Loop:
             cache=request.cache,
             embeddings=request.embeddings,
             ids_only=request.ids_only,
+            sees=True,
+            encoder=request.encoder,
             tokenizer_file=request.tokenizer,
             template=request.template,
             parallel=request.parallel,
@@ -620,6 +622,7 @@ class Loop:
         from kernels import backends
 
         self._residents.remove(one)
+        one.session.close()
         del one.session  # which others that hold `one` would keep in memory
         self._residents.share_all()
         backends.release()

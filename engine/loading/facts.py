@@ -53,6 +53,8 @@ def model_facts(
         end=_shown(model.tokenizer, model.tokenizer.eos),
         parallel=model.parallel,
         can_infill=can_infill(model.tokenizer),
+        encoder=None if model.encoder is None else model.encoder.path,
+        blind=model.blind,
     )
 
 

@@ -45,6 +45,7 @@ from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import NOTHING, Recommendation, recommendation
 from engine.loading.selfcheck import Faults, find_faults
+from engine.loading.sight import Eyes, find_eyes
 from engine.machine.background import BackgroundTask
 from engine.machine.device import physical_cores
 from engine.messages import (
@@ -65,6 +66,7 @@ from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
+from engine.vision.pairing import EncoderFile, check_encoder
 from engine.vision.sight import Sight
 from kernels import backends
 from kernels.backend.backend import HOST
@@ -103,6 +105,8 @@ class LoadedModel:
     moved: DeviceRefusal | None = None  # why it does not run, or not all, where it was asked to
     parallel: int = MOST_RUNNING  # answers that are generated at once
     sight: Sight | None = None  # of a model whose texts may have images
+    encoder: EncoderFile | None = None  # that it sees with
+    blind: str = ""  # why it does not although there is an encoder
 
     @property
     def base(self) -> bool:
@@ -165,6 +169,8 @@ def load(
     template: str = "",
     parallel: int = 0,
     ids_only: bool = False,
+    sees: bool = False,
+    encoder: Path | None = None,
     reclaimable: int = 0,
     kept: Mapping[str, int] | None = None,
     memory_bytes: int = 0,
@@ -183,7 +189,8 @@ def load(
     `before_weights` is called after all checks, before memory is allocated: unload a model that is
     being replaced there. `reclaimable` is the number of bytes this frees, and `kept` what others may
     come to take of devices, see `placement.predict`. With `embeddings`, models
-    that only make these or score documents are loaded too. `tokenizer_file` is a `tokenizer.json`
+    that only make these or score documents are loaded too. If it `sees`, its texts may have
+    pictures, for which it uses the `encoder`, or one beside its file. `tokenizer_file` is a `tokenizer.json`
     that replaces the vocabulary of the file, see `engine.frontend.tokenizer.vocabulary`; `template` and
     `parallel` are as in `Load`. With `ids_only` the
     model is given token ids and no text, so a file without a readable vocabulary is loaded too.
@@ -210,6 +217,8 @@ def load(
             template,
             parallel,
             ids_only,
+            sees,
+            encoder,
             context,
             cache,
             memory_bytes,
@@ -244,6 +253,8 @@ class _Loading:
     template: str
     parallel: int
     ids_only: bool
+    sees: bool
+    encoder: Path | None
     context: int
     cache: CacheType
     memory_bytes: int
@@ -270,6 +281,8 @@ class _Loading:
         else:
             vocabulary = find_vocabulary(file, self.tokenizer_file)
         check(file, config, self.build, vocabulary)
+        if self.encoder is not None:  # before the weights are read
+            check_encoder(self.encoder, config.architecture, config.width)
         self.checkpoint()
         self.planned(memory)
         self.before_weights()
@@ -299,6 +312,8 @@ class _Loading:
         extra_ops = decoder.extra_ops
         found = tokenizer.result(self.checkpoint)
         template = ChatTemplate.from_metadata(file.metadata, found, self.template)
+        sees = self.sees and not self.ids_only
+        eyes = find_eyes(file, decoder, found, self.encoder) if sees else Eyes()
         file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)
@@ -329,6 +344,9 @@ class _Loading:
             runs_on=device_parts(placement, memory),
             moved=choice.refusal,
             parallel=self.parallel or MOST_RUNNING,
+            sight=eyes.sight,
+            encoder=eyes.encoder,
+            blind=eyes.blind,
         )
 
 

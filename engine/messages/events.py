@@ -78,6 +78,8 @@ class ModelLoaded:
     end: str = ""  # text of the token that ends one
     parallel: int = 0  # answers that are generated at once
     can_infill: bool = False  # its vocabulary has the tokens that fill a gap in a text
+    encoder: Path | None = None  # the file that it sees pictures with; None: it sees none
+    blind: str = ""  # why it sees none although there is such a file: "it runs on ..."
 
 
 @dataclass(frozen=True, slots=True)

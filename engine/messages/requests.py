@@ -57,6 +57,8 @@ class Load:
     # A chat template in Jinja, or the name of a built-in one, in place of the file's.
     template: str = ""
     parallel: int = 0  # answers that are generated at once, others wait; 0: as many as can be
+    # The file of a picture encoder (mmproj); None: one that fits, beside the model's file.
+    encoder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

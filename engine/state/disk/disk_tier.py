@@ -146,7 +146,7 @@ class DiskTier:
         for other threads. Raises what `checkpoint` raises.
         """
         scheduler = self._scheduler
-        if max(fresh, default=0) >= self._model.config.vocabulary:
+        if self._has_images(fresh):
             return RestoreResult()
         ids = scheduler.spelled_as_cached(stack, fresh)
         cached = scheduler.tree.match(stack.key, ids).length
@@ -180,7 +180,7 @@ class DiskTier:
         scheduler = self._scheduler
         ids = scheduler.spelled_as_cached(stack, fresh)
         cached = scheduler.tree.match(stack.key, ids).length
-        if len(ids) - cached < MIN_GAIN:
+        if len(ids) - cached < MIN_GAIN or self._has_images(fresh):
             return cached
         found = yield from self._matches(stack, fresh, cached, "", checkpoint)
         return max((match.tokens for match in found.matches), default=cached)
@@ -299,18 +299,21 @@ class DiskTier:
 
         Nothing is of a text with images: their ids mean nothing to another process.
         """
-        if max(prompt, default=0) < self._model.config.vocabulary:
+        if not self._has_images(prompt):
             self.evicted.note(request, conversation, stack, prompt)
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
         """An answer has ended: Save finds its tokens by its request."""
-        if max(tokens, default=0) >= self._model.config.vocabulary:
+        if self._has_images(tokens):
             return
         self.evicted.note(request, conversation, stack, tokens)
         self._texts.pop(request, None)
         self._texts[request] = SavedText(conversation, stack, tokens)
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
+
+    def _has_images(self, tokens: Sequence[int]) -> bool:
+        return max(tokens, default=0) >= self._model.config.vocabulary
 
     def forget(self, answer: int) -> int:
         """Give up the cached pages of an answer's text; returns how many of its tokens are gone."""
@@ -323,7 +326,7 @@ class DiskTier:
         """Start writing a text's pages; None: the saver delivers the event when done.
 
         `text` None: that of the answer. Nothing is written for an answer that is not known, nor for
-        one of another conversation.
+        one of another conversation or a text with images.
 
         Raises RequestError for more pages than the budget, and Cancelled.
         """
@@ -334,7 +337,7 @@ class DiskTier:
         nothing = SnapshotSaved(handle.id, 0, 0, 0.0, 0)
         name = request.conversation
         text = text or self._texts.get(request.answer)
-        if text is None or text.conversation not in ("", name):
+        if text is None or text.conversation not in ("", name) or self._has_images(text.tokens):
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
         match = tree.match_to_save(key, text.tokens)
