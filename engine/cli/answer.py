@@ -28,6 +28,7 @@ from engine.messages import (
     SnapshotSaved,
     TaggedText,
     Text,
+    TextPart,
     Thought,
     Turn,
 )
@@ -50,6 +51,8 @@ def complete(options: Options) -> None:
 def turns_of(options: Options) -> tuple[Turn, ...]:
     """The turns of a chat."""
     system = (Turn(Role.SYSTEM, options.system),) if options.system else ()
+    if images := options_of.images(options):
+        return (*system, Turn(Role.USER, (*images, TextPart(options.prompt))))
     return (*system, Turn(Role.USER, options.prompt))
 
 

@@ -27,6 +27,7 @@ from engine.loading.placement import (
 from engine.loading.pooling import named_pooling
 from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommendation
+from engine.loading.sight import encoder_in_words
 from engine.messages import CacheType, DevicePart, SlowReason
 
 _MMPROJ = "mmproj"  # the kind of a file that only reads images or sound
@@ -80,6 +81,13 @@ def describe(
             "vocabulary": config.vocabulary,
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
+            "pictures": encoder_in_words(
+                file,
+                config.architecture,
+                config.width,
+                placement,
+                lambda: vocabulary.find(file, tokenizer).tokenizer(),
+            ),
             **_sampling(file),
             **_embeddings(file),
             "memory": _memory(memory, context, cache),

@@ -13,14 +13,22 @@ from typing import TYPE_CHECKING, NoReturn
 
 from engine.cli import sampling_options, serve_options
 from engine.errors import RequestError
-from engine.messages import DEFAULT_CACHE, AdapterUse, CacheType, DraftKind, Pooling
+from engine.messages import (
+    DEFAULT_CACHE,
+    AdapterUse,
+    CacheType,
+    Detail,
+    DraftKind,
+    ImagePart,
+    Pooling,
+)
 from engine.messages.reasoning_markers import resolved_thinking
 from kernels.backends import NAMES
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction  # pyright: ignore[reportPrivateUsage]
 
-_MAX_DIGITS = 6  # of a number of layers
+_MAX_DIGITS = 6  # of a number of layers, or of tokens
 _THINKING = {"auto": None, "on": True, "off": False}
 
 Options = argparse.Namespace
@@ -33,6 +41,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:].rstrip(".")
         raise RequestError(f"{sentence}.", f"Run `{self.prog} --help` for the options.")
+
+
+class _NoPictures(argparse.Action):
+    """--image of a command that reads texts only: it is refused in a sentence."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        name = parser.prog.rpartition(" ")[2]
+        raise RequestError(f"`{name}` reads no pictures.", "Use `chat`, or leave --image out.")
 
 
 def parser(about: str, runs: Mapping[str, Run]) -> Parser:
@@ -150,6 +166,25 @@ def thinking(options: Options) -> tuple[bool | None, int | None]:
     return resolved_thinking(None, int(text))
 
 
+def images(options: Options) -> tuple[ImagePart, ...]:
+    """The pictures of every --image, in order."""
+    text: str = options.image_detail
+    detail: Detail | int
+    if text in (known.value for known in Detail):
+        detail = Detail(text)
+    elif text.isascii() and text.isdigit() and 0 < len(text) <= _MAX_DIGITS and int(text):
+        detail = int(text)
+    else:
+        raise RequestError(
+            f"--image-detail {text!r} is no detail of a picture.",
+            "Write low, standard, high, or a number of tokens.",
+        )
+    for name in options.image:
+        if not Path(name).is_file():
+            raise RequestError(f"There is no picture file {name!r}.", "Check the path of --image.")
+    return tuple(ImagePart(Path(name), detail) for name in options.image)
+
+
 def adapters(options: Options) -> list[AdapterUse]:
     """The adapters of every --lora, in order; a suffix such as `:0.5` is the scale."""
     return [_adapter(text) for text in options.lora]
@@ -168,6 +203,19 @@ def _adapter(text: str) -> AdapterUse:
 def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> None:
     chat = _command(commands, runs, "chat", "one turn with the model's chat template")
     chat.add_argument("-p", "--prompt", required=True, help="the user's message")
+    chat.add_argument(
+        "--image",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a picture before the message, for a model that sees; may be given several times",
+    )
+    chat.add_argument(
+        "--image-detail",
+        metavar="low|standard|high|N",
+        default=Detail.STANDARD.value,
+        help="how finely the model sees pictures, or the most tokens that one may become",
+    )
     chat.add_argument("-S", "--system", default="", help="the system prompt")
     chat.add_argument(
         "--thinking",
@@ -179,6 +227,7 @@ def _add_answering(commands: _SubParsersAction[Parser], runs: Mapping[str, Run])
     complete.add_argument(
         "-p", "--prompt", default="", help="the text to continue; none: the text of --session"
     )
+    complete.add_argument("--image", action=_NoPictures, help=argparse.SUPPRESS)
     for answering in (chat, complete):
         sampling_options.add(answering)
         answering.add_argument(
@@ -233,6 +282,7 @@ def _add_embed(commands: _SubParsersAction[Parser], runs: Mapping[str, Run]) -> 
         choices=[kind.value for kind in Pooling if kind is not Pooling.NONE],
         help="how the states of all tokens become one vector; by default as the file says",
     )
+    embed.add_argument("--image", action=_NoPictures, help=argparse.SUPPRESS)
     rerank = _command(commands, runs, "rerank", "scores of documents for a query")
     rerank.add_argument("--query", required=True, help="the query")
     rerank.add_argument(
