@@ -14,8 +14,8 @@ from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.models.layers import Decoder
 from engine.vision.pairing import EncoderFile, build_sight, check_encoder, find_encoder
+from engine.vision.picture_reader import PictureReader
 from engine.vision.sight import Sight
-from engine.vision.source import open_source
 from kernels.backend.backend import HOST
 from kernels.backend.placement import Placement
 
@@ -85,7 +85,7 @@ def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | 
         return None
     config = encoder.config
     marks = image_marks(config.projector)
-    return Pictures(marks, sight.registry, lambda: open_source(config))
+    return Pictures(marks, sight.registry, lambda: PictureReader(config))
 
 
 def _elsewhere(placement: Placement) -> str:

@@ -1,14 +1,12 @@
-"""What reads the pictures of turns: the interface, and where the reader of a model is made."""
+"""What reads the pictures of turns, as prompts need it: see `engine.vision.picture_reader`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-from engine.errors import UnsupportedModel
 from engine.messages import ImagePart
 from engine.vision.picture import Picture
-from engine.vision.projector_file import VisionConfig
 
 
 def never() -> bool:
@@ -29,11 +27,3 @@ class PictureSource(Protocol):
     def close(self) -> None:
         """Free what it holds; it is not used again."""
         ...
-
-
-def open_source(config: VisionConfig) -> PictureSource:
-    """The reader of pictures for an encoder."""
-    raise UnsupportedModel(
-        f"This version cannot read picture files for an encoder of the kind {config.projector}.",
-        "Leave the picture out.",
-    )

@@ -56,7 +56,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[Reader]:
         made.append(Reader(config))  # type: ignore[arg-type]
         return made[-1]
 
-    monkeypatch.setattr(sight, "open_source", open_source)
+    monkeypatch.setattr(sight, "PictureReader", open_source)
     return made
 
 
@@ -217,7 +217,7 @@ def test_an_answer_about_a_picture_goes_on_after_a_device_has_failed(
     assert any(isinstance(one, ModelMoved) for one in events)
     assert answer_text(events) != whole
     monkeypatch.undo()
-    monkeypatch.setattr(sight, "open_source", lambda config: readers[0])
+    monkeypatch.setattr(sight, "PictureReader", lambda config: readers[0])
     assert answer_text(ask(seeing, 4, shown(ImagePart(b"fish"), DOG), max_tokens=12)) == (
         answer_text(events)
     )

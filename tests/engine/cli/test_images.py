@@ -31,7 +31,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, object]]:
 
     plain = Reader.read
     monkeypatch.setattr(Reader, "read", read)
-    monkeypatch.setattr(sight, "open_source", Reader)
+    monkeypatch.setattr(sight, "PictureReader", Reader)
     return made
 
 
