@@ -51,7 +51,8 @@ def _config(projector: str, patch: int, merge: int, image: int, **more: Any) -> 
 
 
 PUBLISHED = {
-    "qwen3vl_merger": _config("qwen3vl_merger", 16, 2, 768),  # Qwen3-VL, Qwen3.5
+    # Qwen3-VL, Qwen3.5: all that the makers allow, which their mmproj files do not state
+    "qwen3vl_merger": _config("qwen3vl_merger", 16, 2, 768, most_pixels=1 << 24),
     "gemma4v": _config("gemma4v", 16, 3, 896),
     "gemma3": _config("gemma3", 14, 4, 896),
     # Mistral Small 3.1, Ministral 3
