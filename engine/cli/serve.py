@@ -57,7 +57,12 @@ def serve(options: Options) -> None:
     made = ServerOptions(
         host=options.host,
         port=options.port,
-        security=Security(_key(options), tuple(options.allow_origin), tuple(options.allow_host)),
+        security=Security(
+            _key(options),
+            tuple(options.allow_origin),
+            tuple(options.allow_host),
+            image_files=_image_files(options),
+        ),
         service=ServiceOptions(
             keep_seconds=_FOREVER if options.keep < 0 else 60.0 * options.keep,
             loads=not options.only,
@@ -175,6 +180,16 @@ def _adapters(options: Options) -> list[AdapterUse]:
 def _parts(text: str) -> tuple[str, ...]:
     """The parts of a list with commas."""
     return tuple(part for part in (one.strip() for one in text.split(",")) if part)
+
+
+def _image_files(options: Options) -> Path | None:
+    """The folder of pictures that requests may name; None: none. Raises RequestError."""
+    if options.image_files is None:
+        return None
+    folder = Path(options.image_files)
+    if not folder.is_dir():
+        raise RequestError("The folder of --image-files is not there.", "Give one that is.")
+    return folder
 
 
 def _key(options: Options) -> str:

@@ -95,6 +95,12 @@ def _add_listening(serve: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where clients may save cached texts, by POST /slots/N?action=save and restore",
     )
+    serve.add_argument(
+        "--image-files",
+        "--media-path",
+        metavar="FOLDER",
+        help="clients may name the pictures in it, as file:// URLs or paths; they must send others",
+    )
     serve.add_argument("--no-slots", action="store_true", help="/slots does not say what runs")
     serve.add_argument("--no-metrics", action="store_true", help="/metrics does not say how much")
     serve.add_argument(

@@ -59,6 +59,7 @@ class ModelFacts:
     runs_on: tuple[DevicePart, ...] = ()  # in the order of the layers
     moved: DeviceRefusal | None = None  # why it would not run, or not all, where it is asked to
     speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
+    encoder: Path | None = None  # the file of its picture encoder; None: it takes no pictures
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class Body:
     def __init__(self, memory: BodyMemory) -> None:
         self._memory = memory
         self._held_bytes = 0
+        self._size = 0
 
     def __enter__(self) -> Self:
         return self
@@ -61,7 +62,12 @@ class Body:
                     self._hold(size - _FREE_BYTES)
         except TimeoutError:
             raise ApiError(408, "The body did not arrive in time.") from None
+        self._size = size
         return b"".join(parts)
+
+    def hold_files(self, size: int) -> None:
+        """Count files that the body names, `size` bytes in all; raises ApiError as `read`."""
+        self._hold(self._size + size - _FREE_BYTES)
 
     def _hold(self, size: int) -> None:
         """Count so many bytes; raises ApiError if all bodies together are too large."""

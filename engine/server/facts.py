@@ -40,6 +40,13 @@ class KnownModel:
         """Whether it answers with tool calls."""
         return self.kind == "chat" and self.facts.has_template
 
+    @property
+    def sees(self) -> bool:
+        """Whether it takes pictures: of a model that is not loaded, if an encoder is beside it."""
+        if self.card.loaded is not None:
+            return self.card.sees
+        return self.kind == "chat" and self.facts.encoder is not None
+
 
 class Facts:
     """Facts of models, kept until a file changes; used on the server's event loop."""

@@ -14,6 +14,7 @@ import logging
 import re
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -37,13 +38,14 @@ _MOST_NAME = 60  # characters of a client's name
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who may use the server."""
+    """Who may use the server, and what of this computer."""
 
     key: str = ""  # "": none is needed
     # Of web pages, as "http://localhost:3000"; "localhost": all of this computer; "*": all.
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # further names of this machine
     is_local: bool = True  # it listens on loopback addresses only
+    image_files: Path | None = None  # the folder whose pictures requests may name; None: none
 
 
 class Key:
@@ -88,7 +90,8 @@ class Guards:
         headers = Headers(scope=scope)
         client = _client(scope, headers)
         exchange = self._recorder.begin(client, scope["method"], scope["path"])
-        scope["state"] |= {"exchange": exchange, "bodies": self._bodies}
+        files = self._security.image_files
+        scope["state"] |= {"exchange": exchange, "bodies": self._bodies, "image_files": files}
         origin = headers.get("origin", "")
 
         async def answer(message: Message) -> None:

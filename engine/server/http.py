@@ -22,6 +22,7 @@ from engine.server.activity import Exchange
 from engine.server.bodies import Body
 from engine.server.errors import ApiError, Family, from_engine
 from engine.server.fields import Fields
+from engine.server.pictures import PictureAccess
 from engine.server.values import Delta
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Call:
     request: Request
     body: Fields  # of a POST; else empty
     exchange: Exchange  # what the log says about it
+    pictures: PictureAccess = PictureAccess()  # noqa: RUF009  frozen; that it may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,9 @@ class _Endpoint:
                 raw = await held.read(request) if self._reads_body else b"{}"
                 body = fields.parse(raw if raw.strip() else self._empty, self._list_as)
                 sender.body_read.set_result(None)
-                call = Call(request, body, state["exchange"])
+                limits, folder = state["bodies"].limits, state["image_files"]
+                pictures = PictureAccess(limits, folder, held.hold_files)
+                call = Call(request, body, state["exchange"], pictures)
                 response = await self._respond(call, sender)
         except ClientDisconnect:
             state["exchange"].outcome = "the client went away"

@@ -13,6 +13,8 @@ class Limits:
 
     body_bytes: int = 64 << 20
     bodies_bytes: int = 256 << 20  # of all requests that are not answered yet
+    picture_bytes: int = 32 << 20  # of one picture, as a file
+    pictures: int = 100  # of a request
     body_seconds: float = 60.0  # until the whole body has arrived
     header_seconds: float = 15.0  # until the header of a request has arrived
     header_bytes: int = 64 << 10

@@ -32,17 +32,19 @@ def routes(service: Service) -> list[Route]:
 def _model(known: KnownModel) -> dict[str, Any]:
     """A model in the list."""
     card, facts = known.card, known.facts
+    kind = "embeddings" if known.kind != "chat" else "vlm" if known.sees else "llm"
+    can = {"tool_use": known.calls_tools, "vision": known.sees}
     made: dict[str, Any] = {
         "id": card.name,
         "object": "model",
-        "type": "llm" if known.kind == "chat" else "embeddings",
+        "type": kind,
         "publisher": card.path.parent.name,
         "arch": facts.architecture,
         "compatibility_type": "gguf",
         "quantization": facts.format,
         "state": "loaded" if card.loaded is not None else "not-loaded",
         "max_context_length": known.context,
-        "capabilities": ["tool_use"] if known.calls_tools else [],
+        "capabilities": [name for name, holds in can.items() if holds],
     }
     if card.loaded is not None:
         made["loaded_context_length"] = known.loaded_context

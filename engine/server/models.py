@@ -64,6 +64,11 @@ class ModelCard:
     aliases: tuple[str, ...] = ()  # further names that its owner gave it
     tags: tuple[str, ...] = ()  # words of its owner about it
 
+    @property
+    def sees(self) -> bool:
+        """Whether it is loaded and takes pictures."""
+        return self.loaded is not None and self.loaded.encoder is not None
+
 
 class Models:
     """The models that clients may name; used on the server's event loop."""

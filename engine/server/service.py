@@ -33,6 +33,7 @@ from engine.messages import (
     PromptProgress,
     Rerank,
     Reranked,
+    Role,
     Sampling,
     Score,
     Scored,
@@ -43,6 +44,7 @@ from engine.messages import (
     Tokenized,
     TokenLogprobs,
     ToolCallDelta,
+    Turn,
 )
 from engine.messages.reasoning_markers import resolved_thinking
 from engine.server.activity import MOST_TEXT, Activity, Exchange, Recorder
@@ -149,6 +151,7 @@ class Service:
             if isinstance(wanted.prompt, Infill) and not card.loaded.can_infill:
                 message = f"The model {card.name} has no tokens that fill a gap in a text."
                 raise ApiError(501, message, code="not_supported", param="model")
+            wanted = _without_unseen(wanted, card)
             request = self._request(await self._biased(wanted, card), card)
             splitters = [_Splitter(at) for at in range(wanted.answers)]
             began = 0.0  # when the prompt was first read
@@ -240,6 +243,7 @@ class Service:
         """A conversation as the model reads it; raises ApiError and EngineError."""
         wanted = self._completed(wanted)
         async with self.models.use(wanted.model, wanted.keep_seconds) as card:
+            wanted = _without_unseen(wanted, card)
             thinking, _ = resolved_thinking(wanted.thinking, wanted.thinking_budget)
             request = ApplyTemplate(
                 wanted.turns,
@@ -398,6 +402,29 @@ class Service:
         if not self.adapters or not card.is_main:
             return None
         return tuple(one for one in self.adapters if one.strength)
+
+
+def _without_unseen(wanted: Wanted, card: ModelCard) -> Wanted:
+    """The same for a model that sees; for others a note in place of each picture of a tool's result.
+
+    Raises ApiError for a picture of the user that the model does not see.
+    """
+    if card.sees or not any(turn.images for turn in wanted.turns):
+        return wanted
+    if any(turn.images for turn in wanted.turns if turn.role is not Role.TOOL):
+        message = f"The model {card.name} reads text only, and cannot see the pictures of the chat."
+        raise ApiError(400, message, code="not_supported", param="model")
+    return replace(wanted, turns=tuple(map(_without_pictures, wanted.turns)))
+
+
+def _without_pictures(turn: Turn) -> Turn:
+    """The results of tools with a note in place of each picture: it must not end the chat."""
+    if not (count := len(turn.images)):
+        return turn
+    (result,) = turn.results
+    texts = [result.text] if result.text else []
+    text = "\n\n".join([*texts, *["[a picture, which this model cannot read]"] * count])
+    return Turn(turn.role, (replace(result, text=text),))
 
 
 def new_id(prefix: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.messages import Part, Role, TextPart, Turn
 
@@ -68,8 +68,17 @@ def _joined(contents: Sequence[str | tuple[Part, ...]]) -> str | tuple[Part, ...
     texts = [one for one in contents if isinstance(one, str)]
     if len(texts) == len(contents):
         return "\n\n".join(texts)
-    parts: list[Part] = []
-    for one in contents:
-        between = [TextPart("\n\n")] if parts else []
-        parts += (*between, *((TextPart(one),) if isinstance(one, str) else one))
-    return tuple(parts)
+    return joined_texts(
+        [part for one in contents for part in ((TextPart(one),) if isinstance(one, str) else one)]
+    )
+
+
+def joined_texts(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Parts of a turn with texts that follow each other as one, and none without text."""
+    made: list[Part] = []
+    for part in parts:
+        if isinstance(part, TextPart) and made and isinstance(made[-1], TextPart):
+            made[-1] = TextPart("\n\n".join(filter(None, (made[-1].text, part.text))))
+        elif not isinstance(part, TextPart) or part.text:
+            made.append(part)
+    return tuple(made)

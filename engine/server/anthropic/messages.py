@@ -18,7 +18,13 @@ from engine.messages import (
 )
 from engine.server.anthropic.message_events import MessageEvents
 from engine.server.carried import unpack
-from engine.server.conversation import Conversation, content_text, part_text, result_text
+from engine.server.conversation import (
+    Conversation,
+    content_text,
+    part_of,
+    part_text,
+    result,
+)
 from engine.server.fields import Fields
 from engine.server.http import Call, Stream, json_response, post, respond
 from engine.server.options import keep_seconds, schema_constraint, stop_strings
@@ -28,6 +34,7 @@ from engine.server.tools import named_tool, tool
 from engine.server.values import Wanted
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_DOCUMENTS = ("document", "search_result")
 # Ends of the types of blocks that record work of Anthropic's servers: nothing for the model to read.
 _OF_SERVERS = ("redacted_thinking", "server_tool_use", "_tool_result", "container_upload")
 
@@ -62,7 +69,7 @@ def parse(call: Call, *, may_lack_model: bool = False) -> MessageRequest:
     """What a request for a message asks for; raises ApiError that names the field at fault."""
     body = call.body
     model = body.text("model") if may_lack_model else body.required_text("model")
-    conversation = Conversation()
+    conversation = Conversation(call.pictures)
     conversation.system(content_text(body, "system"))
     for message in body.some_objects("messages"):
         _read_message(message, conversation)
@@ -111,23 +118,24 @@ def _read_block(block: Fields, role: str, conversation: Conversation) -> None:
         call = ToolCall(block.required_text("id"), block.required_text("name"), arguments)
         conversation.assistant(call)
     elif kind == "tool_result":
-        text = result_text(block, read=_block_text)
-        conversation.result(block.required_text("tool_use_id"), text)
+        found = result(block, conversation.pictures, read=_block_text)
+        conversation.result(block.required_text("tool_use_id"), found)
     elif kind == "thinking":
         text = block.text("thinking") or unpack(block.text("signature")) or ""
         conversation.assistant(ReasoningPart(text))
     elif kind.endswith(_OF_SERVERS):
         return
     elif role == "user":
-        conversation.user(_block_text(block))
+        is_document = kind in _DOCUMENTS
+        found = TextPart(_document(block)) if is_document else part_of(block, conversation.pictures)
+        conversation.user((found,))
     else:
         conversation.assistant(TextPart(part_text(block)))
 
 
 def _block_text(block: Fields) -> str:
-    """The text of a block of the user, or in the result of a tool."""
-    is_document = block.text("type") in ("document", "search_result")
-    return _document(block) if is_document else part_text(block)
+    """The text of a block in the result of a tool."""
+    return _document(block) if block.text("type") in _DOCUMENTS else part_text(block)
 
 
 def _document(block: Fields) -> str:
@@ -137,7 +145,7 @@ def _document(block: Fields) -> str:
         fields = block.object("source") or Fields({})
         kind = fields.text("type")
         if kind not in ("text", "content"):
-            block.fail("source.type", f"is {kind[:50]!r}; the models here read text only.")
+            block.fail("source.type", f"is {kind[:50]!r}; send the text of the document.")
         text = fields.text("data") if kind == "text" else content_text(fields)
     else:
         text = content_text(block)

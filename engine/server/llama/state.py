@@ -40,7 +40,7 @@ def routes(service: Service) -> list[Route]:
                 "chat_template": loaded.template_source if loaded else "",
                 "bos_token": loaded.begin if loaded else "",
                 "eos_token": loaded.end if loaded else "",
-                "modalities": {"vision": False, "audio": False},
+                "modalities": {"vision": card.sees, "audio": False},
                 "build_info": "tokonoma",
                 "is_sleeping": loaded is None,
             }

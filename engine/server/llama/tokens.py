@@ -62,7 +62,7 @@ def routes(service: Service) -> list[Route]:
         switch, budget = thinking(body)
         wanted = Wanted(
             model=body.text("model"),
-            turns=turns(body),
+            turns=turns(call),
             tools=tools(body),
             thinking=switch,
             thinking_budget=budget,

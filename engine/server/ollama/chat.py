@@ -11,7 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.messages import Constraint, FinishReason, Infill, TokenLogprobs
+from engine.messages import Constraint, FinishReason, Infill, TextPart, TokenLogprobs
 from engine.server.conversation import Conversation, call_arguments
 from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
@@ -44,7 +44,7 @@ def routes(service: Service) -> list[Route]:
         return await answer(call, CHAT, parse_chat(call))
 
     async def generate(call: Call) -> Response | Stream:
-        if not call.body.text("prompt"):
+        if not (call.body.text("prompt") or call.body.texts("images")):
             return await _loaded(service, call, GENERATE)
         return await answer(call, GENERATE, parse_prompt(call))
 
@@ -53,7 +53,7 @@ def routes(service: Service) -> list[Route]:
 
 def parse_chat(call: Call) -> Wanted:
     """What a request for a chat asks for; raises ApiError that names the field at fault."""
-    return replace(_wanted(call), turns=turns(call.body), tools=tools(call.body))
+    return replace(_wanted(call), turns=turns(call), tools=tools(call.body))
 
 
 def parse_prompt(call: Call) -> Wanted:
@@ -61,16 +61,17 @@ def parse_prompt(call: Call) -> Wanted:
     body = call.body
     if body.text("template"):
         body.fail("template", "is not supported; give `system` and `prompt`, or `raw`.")
-    if body.items("images"):
-        body.fail("images", "has pictures; the models here read text only.")
-    prompt = body.text("prompt")
-    if suffix := body.text("suffix"):
+    conversation = Conversation(call.pictures)
+    images, prompt = conversation.pictures.of_list(body), body.text("prompt")
+    suffix, is_raw = body.text("suffix"), body.flag("raw")
+    if images and (suffix or is_raw):
+        body.fail("images", "has pictures, which need a chat template: no `raw`, and no `suffix`.")
+    if suffix:
         return replace(_wanted(call), prompt=Infill(prompt, suffix))
-    if body.flag("raw"):
+    if is_raw:
         return replace(_wanted(call), prompt=prompt)
-    conversation = Conversation()
     conversation.system(body.text("system"))
-    conversation.user(prompt)
+    conversation.user([*images, TextPart(prompt)] if images else prompt)
     return replace(_wanted(call), turns=conversation.turns())
 
 

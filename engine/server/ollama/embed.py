@@ -19,6 +19,8 @@ def routes(service: Service) -> list[Route]:
     async def embed(call: Call) -> Response:
         began = time.monotonic()
         body = call.body
+        if body.get("images"):
+            body.fail("images", "has pictures; only texts become vectors here.")
         if "input" not in body:
             body.fail("input", "is missing; give a text or a list of texts.")
         name, found = await service.embed(

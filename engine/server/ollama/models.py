@@ -122,6 +122,8 @@ def _capabilities(known: KnownModel) -> list[str]:
     made = ["completion"]
     if known.calls_tools:
         made.append("tools")
+    if known.sees:
+        made.append("vision")
     if known.card.loaded is not None and known.card.loaded.can_think:
         made.append("thinking")
     return made

@@ -86,7 +86,7 @@ def _wanted(call: Call, service: Service) -> Wanted:
         body.fail("continue_final_message", "and `add_generation_prompt` cannot both be true.")
     return Wanted(
         model=model_name(call, may_lack=service.models.takes_any),
-        turns=turns(body),
+        turns=turns(call),
         tools=offered,
         tool_choice=choice,
         parallel_tool_calls=body.flag("parallel_tool_calls", True),

@@ -37,6 +37,8 @@ from engine.server.values import Begun, Content, Done, Reasoning, Wanted
 _USUAL_TOKENS = 16  # of an answer, as in OpenAI's API
 _MOST_PROMPTS = 256
 _TOGETHER = 8  # prompts of one request that are answered at once
+_PICTURES = ("images", "image_data")  # Ollama's and llama.cpp's names
+_ONLY_CHATS = "has pictures, which only chats may have: /v1/chat/completions takes them."
 
 Prompt = str | tuple[int, ...]
 
@@ -69,6 +71,9 @@ async def prompts(
 
     A text may be an object with a `prompt_string`, or with `content` in parts, as llama.cpp has it.
     """
+    for pictures in _PICTURES:
+        if body.get(pictures):
+            body.fail(pictures, _ONLY_CHATS)
     value = body.get(name)
     if not isinstance(value, list):
         return [_text(body, name, value)]
@@ -118,7 +123,7 @@ def _text(body: Fields, name: str, value: Any) -> str:
     if isinstance(value, dict):
         fields = Fields(value, f"{body.path}{name}.")
         if "multimodal_data" in fields:
-            fields.fail("multimodal_data", "cannot be read by this model; send text.")
+            fields.fail("multimodal_data", _ONLY_CHATS)
         if isinstance(value.get("content"), list):
             return "".join(part_text(part) for part in fields.objects("content"))
         value = value.get("prompt_string")

@@ -112,6 +112,8 @@ def _encoded(vector: tuple[float, ...], form: str) -> list[float] | str:
 def _document(call: Call, name: str, at: int, value: Any) -> str:
     """A document: a string, or an object with its text."""
     if isinstance(value, dict):
+        if value.get("image") is not None:
+            call.body.fail(f"{name}[{at}].image", "is a picture; only texts are scored here.")
         value = value.get("text")
     if not isinstance(value, str):
         call.body.fail(f"{name}[{at}]", "must be a string, or an object with a `text`.")

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 
-from engine.messages import ReasoningPart, TextPart, ToolCall, Turn
-from engine.server.conversation import Conversation, call_arguments, content_text, result_text
+from engine.messages import ImagePart, ReasoningPart, TextPart, ToolCall, Turn
+from engine.server.conversation import (
+    Content,
+    Conversation,
+    call_arguments,
+    content,
+    content_text,
+    joined,
+    result,
+)
 from engine.server.fields import Fields
+from engine.server.http import Call
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # the same text, if there are several
 
 
-def turns(body: Fields) -> tuple[Turn, ...]:
+def turns(call: Call) -> tuple[Turn, ...]:
     """The turns of `messages`; raises ApiError for one that is wrong."""
-    conversation, before = Conversation(), ""
+    conversation, before, body = Conversation(call.pictures), "", call.body
     messages = body.some_objects("messages")
     for message in messages:
         role = _read(message, conversation)
@@ -28,25 +37,39 @@ def turns(body: Fields) -> tuple[Turn, ...]:
 def _read(message: Fields, conversation: Conversation) -> str:
     """Add a message; returns its role."""
     role = message.required_text("role")
-    is_result = role in ("tool", "function")
-    text = result_text(message) if is_result else content_text(message)
-    if message.items("images"):
-        message.fail("images", "has pictures; the models here read text only.")
+    images = conversation.pictures.of_list(message)
     match message.choice("role", _ROLES, "user"):
         case "system" | "developer":
-            conversation.system(text)
+            _refuse(message, images)
+            conversation.system(content_text(message))
         case "user":
-            conversation.user(text)
+            found = content(message, conversation.pictures)
+            conversation.user(_with(found, images))
         case "tool" | "function":
             name = message.text("tool_name") or message.text("name")
-            conversation.result(message.text("tool_call_id"), text, name)
+            found = result(message, conversation.pictures)
+            conversation.result(message.text("tool_call_id"), _with(found, images), name)
         case _:
+            _refuse(message, images)
+            text = content_text(message)
             thoughts = next(filter(None, map(message.text, _THOUGHTS)), "")
             conversation.assistant(ReasoningPart(thoughts))
             conversation.assistant(TextPart(text))
             for call in message.objects("tool_calls"):
                 conversation.assistant(_call(call, conversation))
     return role
+
+
+def _with(content: Content, images: list[ImagePart]) -> Content:
+    """A content with Ollama's pictures of the message, which its models read first."""
+    parts = [TextPart(content)] if isinstance(content, str) else content
+    return joined([*images, *parts]) if images else content
+
+
+def _refuse(message: Fields, images: list[ImagePart]) -> None:
+    """Raise ApiError if there are pictures where only text can be."""
+    if images:
+        message.fail("images", "has pictures, which only the user and tools may send.")
 
 
 def _call(call: Fields, conversation: Conversation) -> ToolCall:

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.messages import (
+    ImagePart,
+    Part,
     ReasoningPart,
     Role,
     TextPart,
@@ -22,14 +24,17 @@ from engine.server.carried import pack, unpack
 from engine.server.conversation import (
     Conversation,
     call_arguments,
+    content,
     content_text,
-    result_text,
+    parts_of,
+    result,
 )
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.http import Call, Stream, json_response, post, respond
 from engine.server.openai.response_events import EventOptions, ResponseEvents, usage_object
 from engine.server.options import format_constraint, keep_seconds, model_name, thinking
+from engine.server.pictures import data_uri
 from engine.server.sampling import sampling
 from engine.server.service import Service, new_id
 from engine.server.tools import tool_choice, tools
@@ -84,7 +89,7 @@ def routes(service: Service) -> list[Route]:
                 "id": new_id("resp_"),
                 "object": "response.compaction",
                 "created_at": int(time.time()),
-                "output": [*_user_messages(call.body), item],
+                "output": [*_user_messages(call), item],
                 "usage": usage,
             }
         )
@@ -111,7 +116,7 @@ def parse(call: Call, *, may_lack_model: bool = False) -> ResponseRequest:
             body.fail(name, "needs stored responses; send the whole conversation in `input`.")
     if body.flag("background"):
         body.fail("background", "must be false: this server stores no responses.")
-    conversation = Conversation()
+    conversation = Conversation(call.pictures)
     conversation.system(body.text("instructions"))
     _read_input(body, conversation)
     if not conversation.turns():
@@ -158,7 +163,7 @@ def parse_compaction(call: Call) -> Wanted:
     model = model_name(call)
     if "previous_response_id" in body:
         body.fail("previous_response_id", "needs stored responses; send the whole conversation.")
-    conversation = Conversation()
+    conversation = Conversation(call.pictures)
     conversation.system(body.text("instructions"))
     _read_input(body, conversation)
     if not conversation.turns():
@@ -217,14 +222,13 @@ def _read_input(body: Fields, conversation: Conversation) -> None:
 def _read_item(item: Fields, conversation: Conversation) -> None:
     kind = item.text("type", "message")
     if kind == "message":
-        text = content_text(item)
         match item.choice("role", ("user", "assistant", "system", "developer"), "user"):
             case "user":
-                conversation.user(text)
+                conversation.user(content(item, conversation.pictures))
             case "assistant":
-                conversation.assistant(TextPart(text))
+                conversation.assistant(TextPart(content_text(item)))
             case _:
-                conversation.system(text)
+                conversation.system(content_text(item))
     elif kind == "reasoning":
         conversation.assistant(ReasoningPart(_reasoning(item)))
     elif kind in ("function_call", "custom_tool_call"):
@@ -235,8 +239,8 @@ def _read_item(item: Fields, conversation: Conversation) -> None:
         call_id = item.required_text("call_id")
         conversation.assistant(ToolCall(call_id, name, call_arguments(arguments)))
     elif kind in ("function_call_output", "custom_tool_call_output"):
-        text = result_text(item, "output")
-        conversation.result(item.text("call_id"), text, item.text("name"))
+        found = result(item, conversation.pictures, "output")
+        conversation.result(item.text("call_id"), found, item.text("name"))
     elif kind == "compaction":
         summary = unpack(item.required_text("encrypted_content"))
         if summary is None:
@@ -256,18 +260,26 @@ def _reasoning(item: Fields) -> str:
     return (unpack(packed) if packed else None) or content_text(item, "summary")
 
 
-def _user_messages(body: Fields) -> list[dict[str, Any]]:
+def _user_messages(call: Call) -> list[dict[str, Any]]:
     """The user's messages in `input`, which a compacted conversation keeps."""
-    conversation = Conversation()
-    _read_input(body, conversation)
+    conversation = Conversation(call.pictures)
+    _read_input(call.body, conversation)
     return [
         {
             "id": new_id("msg_"),
             "type": "message",
             "status": "completed",
             "role": "user",
-            "content": [{"type": "input_text", "text": turn.text}],
+            "content": [_given_back(part) for part in parts_of(turn)],
         }
         for turn in conversation.turns()
         if turn.role is Role.USER and not turn.text.startswith(_SUMMARY)
     ]
+
+
+def _given_back(part: Part) -> dict[str, Any]:
+    """A part of a user's message as one of `input`."""
+    if isinstance(part, ImagePart):
+        return {"type": "input_image", "image_url": data_uri(part)}
+    assert isinstance(part, TextPart), "the user writes texts and sends pictures"
+    return {"type": "input_text", "text": part.text}

@@ -100,6 +100,7 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
         (["-m", "MODEL", "--draft", "no-such-model"], "no model"),
         (["-m", "MODEL", "--sleep-idle-seconds", "-2"], "no time"),
         (["--pooling", "some"], "invalid choice"),
+        (["--image-files", "no-such-folder"], "--image-files is not there"),
     ],
 )
 def test_bad_options_are_one_sentence(
@@ -130,6 +131,7 @@ def test_options_reach_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     arguments += ["--ngram", "--pooling", "cls", "-c", "256", "-t", "2", "--memory", "2G"]
     arguments += ["--sleep-idle-seconds", "9", "--keep", "3", "--only", "-n", "7", "-rea", "20"]
     arguments += ["--lora", f"{adapter}:0.5", "--lora-init-without-apply", "--temp", "0.5"]
+    arguments += ["--media-path", str(tmp_path)]
     arguments += ["-np", "2", "--chat-template", "chatml", "--device", "cpu"]
     assert main(arguments) == 1
     load = Load(
@@ -146,7 +148,7 @@ def test_options_reach_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ServerOptions(
             host="127.0.0.1,::1",
             port=8123,
-            security=Security("k", ("localhost", "http://a.b"), ("desk",)),
+            security=Security("k", ("localhost", "http://a.b"), ("desk",), image_files=tmp_path),
             service=ServiceOptions(
                 keep_seconds=180.0,
                 loads=False,

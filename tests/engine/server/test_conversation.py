@@ -8,9 +8,17 @@ import pytest
 
 from engine.messages import ReasoningPart, Role, TextPart, ToolCall, ToolResult, Turn
 from engine.server.carried import pack, unpack
-from engine.server.conversation import Conversation, call_arguments, content_text, result_text
+from engine.server.conversation import (
+    Conversation,
+    call_arguments,
+    content,
+    content_text,
+    part_text,
+    result,
+)
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
+from engine.server.pictures import Pictures
 
 
 def test_parts_of_an_answer_are_one_turn_and_results_turns_of_their_own() -> None:
@@ -107,15 +115,21 @@ def test_the_texts_of_a_list_of_parts_are_joined() -> None:
     assert content_text(Fields({})) == ""
 
 
-def test_a_picture_is_refused_by_name_but_not_in_the_result_of_a_tool() -> None:
-    parts = [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]
-    with pytest.raises(ApiError, match=r"`content\[1\]\.type` is a picture"):
-        content_text(Fields({"content": parts}))
-    assert result_text(Fields({"content": parts})).startswith("a\n\n[a picture")
+def test_what_is_neither_text_nor_picture_is_refused_but_not_in_the_result_of_a_tool() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "input_audio", "input_audio": {}}]
+    fields, pictures = Fields({"content": parts}), Pictures()
+    for read in (content_text, lambda fields: content(fields, pictures)):
+        with pytest.raises(ApiError, match=r"`content\[1\]\.type` is of type 'input_audio'"):
+            read(fields)
+    noted = "a\n\n[input_audio, which this model cannot read]"
+    assert result(fields, pictures) == noted
     other = {"content": [{"type": "tool_reference", "tool_name": "x"}, {"type": "text"}]}
-    assert result_text(Fields(other)) == "[tool_reference, which this model cannot read]\n\n"
+    noted = "[tool_reference, which this model cannot read]\n\n"
+    assert result(Fields(other), pictures) == noted
     with pytest.raises(ApiError, match=r"`content\[0\]\.text` must be a string"):
-        result_text(Fields({"content": [{"type": "text", "text": 3}]}))
+        result(Fields({"content": [{"type": "text", "text": 3}]}), pictures)
+    with pytest.raises(ApiError, match="is a picture"):
+        part_text(Fields({"type": "image"}))
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [1]}', '{"a": ', "[1]", "[" * 9999, "null"])

@@ -17,13 +17,20 @@ from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
 from engine.server.ollama import chat
 from engine.server.openai import responses
+from engine.server.pictures import PictureAccess
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 RESPONSE = {
     "model": "m",
     "instructions": "a",
     "input": [
-        {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "a"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+            ],
+        },
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}]},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "a"},
@@ -42,7 +49,13 @@ MESSAGE = {
     "max_tokens": 5,
     "system": [{"type": "text", "text": "a"}],
     "messages": [
-        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a"},
+                {"type": "image", "source": {"type": "base64", "data": "AAAA"}},
+            ],
+        },
         {
             "role": "assistant",
             "content": [
@@ -69,7 +82,7 @@ CHAT = {
     "messages": [
         {"role": "user", "content": "a"},
         {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]},
-        {"role": "tool", "tool_name": "f", "content": "a"},
+        {"role": "tool", "tool_name": "f", "content": "a", "images": ["AAAA"]},
     ],
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
     "options": {"temperature": 1, "stop": ["a"], "num_predict": 5},
@@ -77,7 +90,14 @@ CHAT = {
     "think": "low",
     "keep_alive": "5m",
 }
-PROMPT = {"model": "m", "prompt": "a", "system": "b", "options": {}, "raw": False}
+PROMPT = {
+    "model": "m",
+    "prompt": "a",
+    "images": ["AAAA"],
+    "system": "b",
+    "options": {},
+    "raw": False,
+}
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -127,7 +147,9 @@ def test_any_value_anywhere(
             holder = holder[key]
         holder[last] = data.draw(VALUES)
     url = SimpleNamespace(path="/v1/responses")
-    call: Any = SimpleNamespace(body=Fields(made), exchange=None, request=SimpleNamespace(url=url))
+    call: Any = SimpleNamespace(
+        body=Fields(made), exchange=None, pictures=PictureAccess(), request=SimpleNamespace(url=url)
+    )
     error: ApiError | None = None
     try:
         parse(call)

@@ -28,6 +28,7 @@ from engine.server.errors import ApiError, Family
 from engine.server.fields import Fields
 from engine.server.openai.response_events import ResponseEvents
 from engine.server.openai.responses import parse
+from engine.server.pictures import PictureAccess
 from engine.server.values import (
     Begun,
     CallDelta,
@@ -108,7 +109,9 @@ def test_events_of_responses_fit_their_schemas(reason: FinishReason, summarizes:
         {"model": "m", "input": "hello", "tools": [TOOL], "reasoning": {"effort": "low"}}
     )
     url = SimpleNamespace(path="/v1/responses")
-    call: Any = SimpleNamespace(body=request, exchange=None, request=SimpleNamespace(url=url))
+    call: Any = SimpleNamespace(
+        body=request, exchange=None, pictures=PictureAccess(), request=SimpleNamespace(url=url)
+    )
     options = replace(parse(call).events, summarizes=summarizes, packs=True, top_logprobs=1)
     writer = ResponseEvents(options)
     done = Done(0, reason, Usage(10, 4, 7, 3), Timings())

@@ -25,6 +25,7 @@ from engine.server.anthropic.messages import parse
 from engine.server.carried import pack, unpack
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
+from engine.server.pictures import PictureAccess
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Timings, Usage
 from serving import Served
 
@@ -49,7 +50,7 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def parsed(**body: Any) -> Any:
     body = {"model": "m", "max_tokens": 9, "messages": HELLO} | body
-    return parse(SimpleNamespace(body=Fields(body), exchange=None))  # type: ignore[arg-type]
+    return parse(SimpleNamespace(body=Fields(body), exchange=None, pictures=PictureAccess()))  # type: ignore[arg-type]
 
 
 def test_all_that_claude_code_sends_is_understood() -> None:

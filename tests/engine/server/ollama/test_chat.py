@@ -16,6 +16,7 @@ from engine.server.fields import Fields
 from engine.server.ollama.chat import CHAT, GENERATE, Lines, parse_chat, parse_prompt
 from engine.server.ollama.names import timestamp
 from engine.server.options import keep_seconds
+from engine.server.pictures import PictureAccess
 from engine.server.values import Begun, CallDelta, Content, Delta, Done, Reasoning, Timings, Usage
 from serving import Served
 
@@ -32,12 +33,12 @@ def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def parsed(**body: Any) -> Any:
     body = {"model": "m", "messages": HELLO} | body
-    return parse_chat(SimpleNamespace(body=Fields(body), exchange=None))  # type: ignore[arg-type]
+    return parse_chat(SimpleNamespace(body=Fields(body), exchange=None, pictures=PictureAccess()))  # type: ignore[arg-type]
 
 
 def prompted(**body: Any) -> Any:
     body = {"model": "m", "prompt": "hello"} | body
-    return parse_prompt(SimpleNamespace(body=Fields(body), exchange=None))  # type: ignore[arg-type]
+    return parse_prompt(SimpleNamespace(body=Fields(body), exchange=None, pictures=PictureAccess()))  # type: ignore[arg-type]
 
 
 def test_options_have_ollamas_names() -> None:
@@ -93,7 +94,7 @@ def test_a_prompt_is_a_question_or_raw() -> None:
     [
         ({"model": None}, "model"),
         ({"messages": [{"role": "robot", "content": "a"}]}, "messages[0].role"),
-        ({"messages": [HELLO[0] | {"images": ["iVBO"]}]}, "messages[0].images"),
+        ({"messages": [HELLO[0] | {"images": ["iVBO", "?"]}]}, "messages[0].images[1]"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
             "messages[0].tool_calls[0].function",
@@ -112,10 +113,10 @@ def test_a_wrong_field_is_named(change: dict[str, Any], field: str) -> None:
     assert raised.value.param == field
 
 
-@pytest.mark.parametrize("field", ["template", "images"])
-def test_what_a_prompt_cannot_have_is_named(field: str) -> None:
+@pytest.mark.parametrize(("field", "value"), [("template", "x"), ("images[0]", ["?"])])
+def test_what_a_prompt_cannot_have_is_named(field: str, value: Any) -> None:
     with pytest.raises(ApiError) as raised:
-        prompted(**{field: ["iVBO"] if field == "images" else "x"})
+        prompted(**{field.removesuffix("[0]"): value})
     assert raised.value.param == field
 
 

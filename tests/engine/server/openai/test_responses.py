@@ -23,6 +23,7 @@ from engine.server.carried import pack
 from engine.server.errors import ApiError
 from engine.server.fields import Fields
 from engine.server.openai.responses import parse
+from engine.server.pictures import PictureAccess
 from serving import Served
 
 PATH = "/v1/responses"
@@ -71,7 +72,12 @@ def parsed(path: str = PATH, **body: Any) -> Any:
     if body["model"] is None:
         del body["model"]
     return parse(
-        SimpleNamespace(request=SimpleNamespace(url=url), body=Fields(body), exchange=None)
+        SimpleNamespace(
+            request=SimpleNamespace(url=url),
+            body=Fields(body),
+            exchange=None,
+            pictures=PictureAccess(),
+        )
     )  # type: ignore[arg-type]
 
 
