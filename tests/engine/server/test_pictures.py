@@ -378,6 +378,21 @@ def test_no_file_elsewhere_is_read(folder: Path, url: str) -> None:
     assert refused.value.status == 400
 
 
+def test_a_path_elsewhere_is_refused_before_the_system_looks_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve = Path.resolve
+
+    def watched(path: Path, strict: bool = False) -> Path:
+        assert path == folder, f"{path} was looked for"
+        return resolve(path, strict)
+
+    monkeypatch.setattr(Path, "resolve", watched)
+    for url in ("//otherhost/share/a.png", "file:////otherhost/share/a.png", "../secret.png"):
+        with pytest.raises(ApiError, match="no file in the folder"):
+            named(folder, url)
+
+
 def test_files_have_the_limits_of_pictures_and_count_as_memory(folder: Path) -> None:
     (folder / "large.png").write_bytes(b"x" * 101)
     (folder / "empty.png").write_bytes(b"")
