@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.machine.device import trim_heap
 from engine.vision.patches import Grid, grid_of, patch_rows
 from engine.vision.projector_file import VisionConfig
 from kernels.backend.backend import Backend
@@ -65,16 +66,25 @@ class Encoder:
                 f"{grid.rows} x {grid.columns} patches are not whole squares of {self.config.merge}"
             )
         with torch.inference_mode():
-            rows = patch_rows(pixels * 2 - 1 if wiring.is_unsigned else pixels, self.config.patch)
-            if wiring.positions is not None:
-                rows = torch.cat((rows, wiring.positions(grid)), 1)
-            axes = None if wiring.axes is None else wiring.axes(grid)
-            if wiring.order is not None:
-                order = wiring.order(grid)
-                rows, axes = rows[order], None if axes is None else axes[order]
-            hidden = _run(self._tower, rows, axes, checkpoint)
+            given = self._given(pixels, grid)
+            trim_heap()  # what was freed meanwhile would stay beside the tower's buffers
+            hidden = _run(self._tower, *given, checkpoint)
+            del given
             merged = wiring.merged(hidden, grid)
+            del hidden
             return wiring.finished(_run(self._projector, merged, None, checkpoint), grid)
+
+    def _given(self, pixels: Tensor, grid: Grid) -> tuple[Tensor, Tensor | None]:
+        """What the tower begins with: rows [T, W] f32, and positions for RoPE, [T, 2] i64."""
+        wiring = self.wiring
+        rows = patch_rows(pixels * 2 - 1 if wiring.is_unsigned else pixels, self.config.patch)
+        if wiring.positions is not None:
+            rows = torch.cat((rows, wiring.positions(grid)), 1)
+        axes = None if wiring.axes is None else wiring.axes(grid)
+        if wiring.order is not None:
+            order = wiring.order(grid)
+            rows, axes = rows[order], None if axes is None else axes[order]
+        return rows, axes
 
 
 def _run(

@@ -193,7 +193,19 @@ def program(body: Sequence[Instruction], out: str, given: Mapping[str, int]) -> 
     layers = tuple(at for at, one in enumerate(body) if isinstance(one, ops.Attend))
     widths = widths_of(tuple(body), given)
     layout = KVLayout((), torch.float32)
-    return Program(tuple(body), (0, *layers), (), out, out, widths, layout)
+    sets = _alternatives(body)
+    return Program(tuple(body), (0, *layers), (), out, out, widths, layout, sets, is_rare=True)
+
+
+def _alternatives(body: Sequence[Instruction]) -> tuple[tuple[str, ...], ...]:
+    """The buffers that only the patches, attention and the MLP of a block of a tower use."""
+    attentions = [one for one in body if isinstance(one, ops.Attend)]
+    gates = [one for one in body if isinstance(one, ops.Gate)] if attentions else []
+    mixed = (name for one in attentions for name in (one.q, one.k, one.v, one.out))
+    inner = (name for one in gates for name in (one.gate, one.up, one.out) if name)
+    patches = (PATCHES,) if attentions else ()
+    found = tuple(map(dict.fromkeys, (patches, mixed, inner)))
+    return tuple(tuple(some) for some in found if some)
 
 
 def prepared(weights: Weights, dense: Tensor) -> Weight:

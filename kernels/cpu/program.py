@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from kernels.cpu import library
+from kernels.cpu import library, memory
 from kernels.cpu.lowering import Lowering
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
 from kernels.ops import AddRows, Attend, Segment, StreamWeights
@@ -20,6 +21,8 @@ from kernels.programs.not_lowerable import refuse
 from kernels.programs.program import Program
 from kernels.states.kv_pages import PageTable
 from kernels.states.layer_state import AT_END, PAGE_TOKENS
+
+_LINE = 16  # floats of a cache line
 
 
 def record(program: Program) -> Recorded:
@@ -66,6 +69,7 @@ class Recorded:
         self._names = list(lowering.widths)
         self._widths = lowering.widths
         self._hidden, self._logits = program.hidden, program.logits
+        self._alternatives, self._is_rare = program.alternatives, program.is_rare
         self._ops = (NativeOp * len(lowering.ops))(*lowering.ops)
         self._buffers: dict[str, Tensor] = {}
         self._tokens = 0  # capacity of the buffers in rows
@@ -90,14 +94,20 @@ class Recorded:
     ) -> Tensor:
         """Run the body for all tokens of a batch → hidden states [T, D] f32."""
         ids, native = self._batch(batch)
-        self._begin(ids, given)
-        for first, end in zip(self._pieces, self._pieces[1:], strict=False):
-            checkpoint()
-            self._fetch(first, checkpoint)
-            self._run_piece(first, end, native, ids, checkpoint)
-        self._fetch(self._body_end, checkpoint)
-        width = self._widths[self._hidden]
-        return self._buffers[self._hidden][: len(ids) * width].view(-1, width).clone()
+        try:
+            self._begin(ids, given)
+            for first, end in zip(self._pieces, self._pieces[1:], strict=False):
+                checkpoint()
+                self._fetch(first, checkpoint)
+                self._run_piece(first, end, native, ids, checkpoint)
+            self._fetch(self._body_end, checkpoint)
+            width = self._widths[self._hidden]
+            found = self._buffers[self._hidden][: len(ids) * width].view(-1, width)
+            return found if self._is_rare else found.clone()
+        finally:
+            if self._is_rare:
+                self._buffers.clear()
+                self._tokens = 0
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Run the head: hidden states [T, D] f32 → logits [T, V] f32."""
@@ -197,8 +207,26 @@ class Recorded:
         if tokens <= self._tokens:
             return
         self._buffers.clear()
+        if self._alternatives:
+            self._share(tokens)
         for name in self._names:
             if name != self._logits or name == self._hidden:
-                self._buffers[name] = torch.empty(tokens * self._widths[name])
+                if name not in self._buffers:
+                    self._buffers[name] = self._floats(tokens * self._widths[name])
                 self._set_buffer(name, self._buffers[name])
         self._tokens = tokens
+
+    def _share(self, tokens: int) -> None:
+        """Lay the alternative sets of buffers into the same memory."""
+        sizes = [[tokens * self._widths[name] for name in some] for some in self._alternatives]
+        places = [[0, *accumulate(-(-size // _LINE) * _LINE for size in some)] for some in sizes]
+        whole = self._floats(max(some[-1] for some in places))
+        for names, starts, some in zip(self._alternatives, places, sizes, strict=True):
+            for name, start, size in zip(names, starts, some, strict=False):
+                self._buffers[name] = whole[start : start + size]
+
+    def _floats(self, count: int) -> Tensor:
+        """Memory for so many floats; that of a rare program goes back to the system once freed."""
+        if not self._is_rare:
+            return torch.empty(count)
+        return memory.memory(4 * count).view(torch.float32)

@@ -138,6 +138,32 @@ def test_other_pixels_give_other_rows(name: str, tmp_path: Path) -> None:
         assert error_of(encoder.encode(changed), before) > LARGEST_ERROR
 
 
+@pytest.mark.parametrize("name", vision_files.CASES)
+def test_buffers_of_an_encoder_share_memory_and_are_freed(name: str, tmp_path: Path) -> None:
+    model = recorded()[name]
+    encoder = encoder_of(model.write(tmp_path / "mmproj.gguf"), BACKENDS["cpu"])
+    programs = encoder._tower, encoder._projector
+    assert all(isinstance(one, Recorded) for one in programs)
+    shares: list[float] = []  # of the bytes that the tower's buffers would take apart
+
+    def note() -> None:
+        buffers = list(encoder._tower._buffers.values())
+        memory = {one.data_ptr(): one.nbytes() for one in map(Tensor.untyped_storage, buffers)}
+        if buffers:
+            shares.append(sum(memory.values()) / (4 * sum(map(Tensor.numel, buffers))))
+
+    def cancel() -> None:
+        if encoder._tower._buffers:
+            raise Cancelled
+
+    encoder.encode(picture_of(model), note)
+    assert max(shares) < 0.75
+    assert not any(one._buffers for one in programs)
+    with pytest.raises(Cancelled):
+        encoder.encode(picture_of(model), cancel)
+    assert not any(one._buffers for one in programs)
+
+
 def test_a_picture_can_be_cancelled_before_each_layer(backend: Backend, tmp_path: Path) -> None:
     model = recorded()["qwen3vl-deep"]
     encoder = encoder_of(model.write(tmp_path / "mmproj.gguf"), backend)
