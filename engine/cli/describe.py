@@ -29,6 +29,7 @@ from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommendation
 from engine.loading.sight import encoder_in_words
 from engine.messages import CacheType, DevicePart, SlowReason
+from engine.vision.encoder_memory import encoder_beside
 
 _MMPROJ = "mmproj"  # the kind of a file that only reads images or sound
 
@@ -64,14 +65,17 @@ def describe(
             if not isinstance(error, UnsupportedModel) and error.fault.about != _MMPROJ:
                 raise
             return _describe_unsupported(file, error, tokenizer)
+        encoder = encoder_beside(file.paths[0], config.architecture, config.width)
         if backend or parts:
             choice = Choice(place(config.layers, backend, parts))
             refuse_division(file, config, choice.placement)
         else:
-            choice = placed(file, config, device, context, cache, limit=limit)
+            choice = placed(file, config, device, context, cache, limit=limit, encoder=encoder)
         placement = choice.placement
         kernels = kernels_in_use(file, placement, state_ops=extra_ops(file, config, placement))
-        memory, storage = predict(file, config, placement, context, cache, limit=limit)
+        memory, storage = predict(
+            file, config, placement, context, cache, limit=limit, encoder=encoder
+        )
         return {
             "name": model_name(path),
             "architecture": config.architecture,
@@ -90,6 +94,7 @@ def describe(
             ),
             **_sampling(file),
             **_embeddings(file),
+            **({"encoder": encoder.path.name} if encoder is not None else {}),
             "memory": _memory(memory, context, cache),
             "placement": words(placement, kernels),
             "runs_on": [_part(one) for one in device_parts(placement, memory)],
@@ -201,6 +206,7 @@ def _memory(memory: MemoryPlan, context: int, cache: CacheType) -> dict[str, obj
         "weights_bytes": memory.weights_bytes,
         "cache_bytes": memory.cache_bytes,
         "scratch_bytes": memory.scratch_bytes,
+        **({"encoder_bytes": memory.encoder_bytes} if memory.encoder_bytes else {}),
         "total_bytes": memory.total_bytes,
         "available_bytes": memory.available_bytes,
         "context": memory.context,

@@ -9,6 +9,7 @@ from engine.core.request import SequenceGroup
 from engine.core.sequence import RunningSequence
 from engine.errors import EngineError
 from engine.state.prefix_tree import Match, PrefixTree
+from engine.vision.registry import Image
 from engine.vision.sight import Sight
 
 _BESIDE_SECONDS = 0.12  # between passes of the answers beside an image that is encoded
@@ -32,6 +33,7 @@ def longest_cached(
 def encode_missing(
     sight: Sight | None,
     rows: Sequence[tuple[RunningSequence, int]],
+    running: Sequence[RunningSequence],
     checkpoint: Callable[[], None],
     decode: Callable[[], None],
     fail: Callable[[SequenceGroup, EngineError], None],
@@ -40,6 +42,7 @@ def encode_missing(
 
     Between layers `checkpoint` is called, which may raise to cancel, and now and then `decode`,
     which runs a pass of the answers beside them. A request whose image cannot be encoded fails.
+    Rows that a prompt of the `running` ones still reads are not freed for others.
     """
     if sight is None:
         return False
@@ -62,8 +65,20 @@ def encode_missing(
                 decoded = time.perf_counter()
 
         try:
-            sight.encode(image, between)
+            sight.encode(image, between, _needed(sight, running))
         except EngineError as error:
             fail(one.group, error)
         one.prefill_seconds += time.perf_counter() - started
     return bool(missing)
+
+
+def free_images(sight: Sight | None, running: Sequence[RunningSequence]) -> None:
+    """Free what images take and no prompt of the running ones still reads, after memory ran out."""
+    if sight is not None:
+        sight.free(_needed(sight, running))
+
+
+def _needed(sight: Sight, running: Sequence[RunningSequence]) -> set[Image]:
+    """The images whose rows these prompts still read."""
+    prompts = (one.pending for one in running if one.is_prefilling)
+    return {image for tokens in prompts for _, image in sight.registry.in_text(tokens)}

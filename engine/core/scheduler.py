@@ -26,7 +26,7 @@ from engine.adapters.stack import Stack
 from engine.core.cancellation import Awaited
 from engine.core.device_sampling import sample_on_device
 from engine.core.failover_state import FailoverState, without_frames
-from engine.core.image_encoding import encode_missing, longest_cached
+from engine.core.image_encoding import encode_missing, free_images, longest_cached
 from engine.core.inflight_prefix import is_in_progress, share
 from engine.core.loop_errors import moved_error, out_of_pages
 from engine.core.metrics import Metrics
@@ -204,9 +204,8 @@ class Scheduler:
         if not self._running:
             return
         try:
-            rows = self._schedule()
-            calls = self._checkpoint, self._decode, self._fail
-            if rows and not encode_missing(self.sight, rows, *calls):
+            calls = self._running, self._checkpoint, self._decode, self._fail
+            if (rows := self._schedule()) and not encode_missing(self.sight, rows, *calls):
                 self._run(rows)
         except Cancelled:
             self.drop_cancelled()
@@ -682,6 +681,7 @@ class Scheduler:
         self._refused = True
         self.tree.evict(self.pool.budget_bytes, keep=False)
         self.pool.trim()
+        free_images(self.sight, self._running)
         if len(self._running) < 2:
             return False
         self._preempt()

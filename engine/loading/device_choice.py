@@ -21,6 +21,7 @@ from engine.loading.memory import HOST, MemoryPlan
 from engine.loading.placement import is_divisible, predict
 from engine.messages import CacheType, DeviceFault, DeviceInfo, DevicePart, DeviceRefusal
 from engine.models.config import Config
+from engine.vision.encoder_memory import EncoderSizes
 from kernels import backends, devices
 from kernels.backend.backend import HOST as PLACE
 from kernels.backend.backend import Backend
@@ -64,12 +65,21 @@ def placed(
     reclaimable: int = 0,
     limit: int = 0,
     kept: Mapping[str, int] | None = None,
+    encoder: EncoderSizes | None = None,
 ) -> Choice:
     """The placement of a model of a file on a device, see `choose`, by its memory plan."""
 
     def fits(placement: Placement) -> bool:
         plan, _ = predict(
-            file, config, placement, context, cache, reclaimable, limit=limit, kept=kept
+            file,
+            config,
+            placement,
+            context,
+            cache,
+            reclaimable,
+            limit=limit,
+            kept=kept,
+            encoder=encoder,
         )
         return _is_whole(plan, context, config.context)
 

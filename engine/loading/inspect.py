@@ -36,7 +36,7 @@ class ModelFacts:
     file_bytes: int = 0  # of all parts
     context_model: int = 0  # tokens: the training context
     context: int = 0  # tokens assumed by the memory figures below
-    memory_bytes: int = 0  # predicted peak: sum of the next three
+    memory_bytes: int = 0  # predicted peak: sum of the next three, and of `encoder_bytes`
     weights_bytes: int = 0  # including the vocabulary
     cache_bytes: int = 0
     scratch_bytes: int = 0
@@ -60,6 +60,7 @@ class ModelFacts:
     moved: DeviceRefusal | None = None  # why it would not run, or not all, where it is asked to
     speedup: float = 0.0  # predicted, relative to the processor alone; 0: it runs there
     encoder: Path | None = None  # the file of its picture encoder; None: it takes no pictures
+    encoder_bytes: int = 0  # of `memory_bytes`, for that encoder and what pictures take
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,13 +235,17 @@ def _with_plan(
     from engine.loading.measured import read_weights
     from engine.loading.placement import predict
     from engine.loading.preflight import check, identify, makes_vectors, refuse_embedder
+    from engine.vision.encoder_memory import encoder_beside
 
     build, config = identify(file, answers=False)
     if not (embeds := makes_vectors(file)):
         identify(file)
-    choice = placed(file, config, device, context, cache, reclaimable, limit)
+    encoder = encoder_beside(file.paths[0], config.architecture, config.width)
+    choice = placed(file, config, device, context, cache, reclaimable, limit, encoder=encoder)
     placement = choice.placement
-    plan, _ = predict(file, config, placement, context, cache, reclaimable, limit=limit)
+    plan, _ = predict(
+        file, config, placement, context, cache, reclaimable, limit=limit, encoder=encoder
+    )
     with suppress(OSError):
         if measured := read_weights(stamps(file.paths)):
             plan = plan.with_weights(measured)
@@ -257,6 +262,8 @@ def _with_plan(
         weights_bytes=plan.weights_bytes,
         cache_bytes=plan.cache_bytes,
         scratch_bytes=plan.scratch_bytes,
+        encoder=encoder.path if encoder is not None and plan.encoder_bytes else None,
+        encoder_bytes=plan.encoder_bytes,
         available_bytes=plan.available_bytes,
         most_context=plan.most_context,
         fits=plan.fits,

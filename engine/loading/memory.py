@@ -1,7 +1,8 @@
 """Memory plan: a model's peak memory, predicted from its sizes, and the context that fits.
 
 A model's memory is what loading it, filling its context and answering add to the process: weights
-with the vocabulary, the KV cache of a full context, and the scratch of a forward pass. All figures
+with the vocabulary, the KV cache of a full context, and the scratch of a forward pass; with a
+picture encoder beside it also what a first picture brings, which must fit when it comes. All figures
 the user sees are this one: of a catalog entry before download, of a file before loading, of the
 loaded model. The weights are predicted until the model was loaded once, and as measured from then
 on. `tests/benchmarks/memory.py` compares them with measured peaks.
@@ -114,10 +115,12 @@ class Needs:
     cache_bytes_per_token: int
     scratch_bytes: Callable[[int], int]  # by context in tokens; monotonic
     state_bytes: int = 0  # of states of fixed size, whatever the context
+    encoder_bytes: int = 0  # of a picture encoder beside it, with all that pictures take
 
     def total(self, context: int) -> int:
         """The total with a full context of `context` tokens."""
-        return self.weights_bytes + self.cache_bytes(context) + self.scratch_bytes(context)
+        held = self.weights_bytes + self.encoder_bytes
+        return held + self.cache_bytes(context) + self.scratch_bytes(context)
 
     def cache_bytes(self, context: int) -> int:
         """What a sequence of `context` tokens remembers."""
@@ -144,11 +147,17 @@ class DeviceMemory:
     scratch_bytes: int
     available_bytes: int
     limit_bytes: int = 0  # the most that may be taken; 0: no other limit
+    encoder_bytes: int = 0  # of a picture encoder, whose weights are read when a picture comes
 
     @property
     def total_bytes(self) -> int:
         """All that the model takes there."""
-        return self.weights_bytes + self.cache_bytes + self.scratch_bytes
+        return self.fixed_bytes + self.cache_bytes + self.scratch_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What it takes whatever the context."""
+        return self.weights_bytes + self.encoder_bytes
 
     @property
     def fits(self) -> bool:
@@ -207,6 +216,7 @@ class MemoryPlan:
     limit_bytes: int = 0  # the most that may be taken of the host's memory; 0: no other limit
     offloading: Offloading | None = None  # None: all weights are in memory
     least_bytes: int = 0  # total with all layers offloaded, if it does not fit otherwise
+    encoder_bytes: int = 0  # of a picture encoder; 0: there is none, or no room for it
 
     @property
     def fits(self) -> bool:
@@ -276,6 +286,7 @@ def plan_memory(
         cache_bytes=sum(one.cache_bytes for one in planned),
         scratch_bytes=sum(one.scratch_bytes for one in planned),
         total_bytes=sum(one.total_bytes for one in planned),
+        encoder_bytes=sum(one.encoder_bytes for one in planned),
         available_bytes=sum(one.available_bytes for one in planned),
         context=context,
         most_context=_most_context(devices, max(context_wanted, context_model)),
@@ -311,6 +322,7 @@ def _planned(device: DeviceNeeds, context: int) -> DeviceMemory:
         needs.scratch_bytes(context),
         device.available_bytes,
         device.limit_bytes,
+        needs.encoder_bytes,
     )
 
 
@@ -328,7 +340,7 @@ def _is_modest(devices: Sequence[DeviceNeeds], context: int) -> bool:
     """Whether a context takes at most half of the memory that the weights leave, on each device."""
     planned = [_planned(one, context) for one in devices]
     return all(
-        2 * (one.total_bytes - one.weights_bytes) <= one.available_bytes - one.weights_bytes
+        2 * (one.total_bytes - one.fixed_bytes) <= one.available_bytes - one.fixed_bytes
         for one in planned
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from engine.adapters.stack import EMBEDDING, HEAD
 from engine.core.runner import MOST_TEXTS, chunk_size
@@ -41,6 +42,7 @@ from engine.messages import CacheType, SlowPart, SlowReason
 from engine.models.config import Config
 from engine.models.weights import FILE_TABLES, Storages, backend_of
 from engine.state.pages import STATE_PAGES, storage_dtype
+from engine.vision.encoder_memory import EncoderSizes
 from kernels import backends
 from kernels.backend.backend import DECODING_BYTES, Backend
 from kernels.backend.placement import Placement
@@ -81,6 +83,11 @@ def place(layers: int, backend: str = "", parts: Sequence[tuple[str, int]] = ())
     return Placement.split([(one, count) for (one, _), count in zip(chosen, counts, strict=True)])
 
 
+def encoder_backend(placement: Placement) -> Backend:
+    """The backend of a model's picture encoder: that of its first layer, which reads its rows."""
+    return placement.layers[0]
+
+
 def is_divisible(file: GGUFFile, config: Config) -> bool:
     """Whether the layers of a model can be divided between devices, where only the stream moves.
 
@@ -113,13 +120,22 @@ def plan(
     reclaimable: int = 0,
     limit: int = 0,
     kept: Mapping[str, int] | None = None,
+    encoder: EncoderSizes | None = None,
 ) -> tuple[MemoryPlan, Storages]:
     """The memory plan of a model, and how its weights are stored other than `prepare` prefers.
 
     Raises OutOfMemory if it does not fit even with all layers offloaded.
     """
     found, storage = predict(
-        file, config, placement, context, cache, reclaimable, limit=limit, kept=kept
+        file,
+        config,
+        placement,
+        context,
+        cache,
+        reclaimable,
+        limit=limit,
+        kept=kept,
+        encoder=encoder,
     )
     if refused := refusal(found, context):
         raise refused
@@ -135,6 +151,7 @@ def plan_without(
     before: MemoryPlan,
     weights: Collection[tuple[str, str]],
     refused: Mapping[str, Collection[str]],
+    encoder: EncoderSizes | None = None,
 ) -> tuple[MemoryPlan, Storages]:
     """The plan and storage for a model some of whose kernels failed their check.
 
@@ -154,6 +171,7 @@ def plan_without(
         weights=weights,
         refused=refused,
         before=before,
+        encoder=encoder,
     )
     if error := refusal(found, context):
         raise error
@@ -174,6 +192,7 @@ def predict(
     weights: Collection[tuple[str, str]] = (),
     refused: Mapping[str, Collection[str]] | None = None,
     before: MemoryPlan | None = None,
+    encoder: EncoderSizes | None = None,
 ) -> tuple[MemoryPlan, Storages]:
     """The plan and storage of a model, whether or not it fits; see `plan` and `plan_without`.
 
@@ -183,6 +202,9 @@ def predict(
     name; of what this process has there, all else is freed. `available` bytes of the host are measured
     if None; at most `limit` of them are used, if that is not 0. Of a model that does not fit, layers are
     offloaded. Raises RequestError for a context or a limit below 0.
+
+    `encoder` is its picture encoder, for which room is kept. Of a model that fits without it only,
+    the plan has none: its `encoder_bytes` are 0.
     """
     if context < 0:
         raise RequestError(
@@ -204,10 +226,22 @@ def predict(
     usual = 0 if model.is_encoder else usual_context(total_memory())
 
     def planned(
-        context: int, storage: Storages, offloading: Offloading | None = None
+        context: int,
+        storage: Storages,
+        offloading: Offloading | None = None,
+        encoder: EncoderSizes | None = encoder,
     ) -> MemoryPlan:
         host, others = _needs(
-            model, placement, tensors, vocabulary, cache, storage, refused or {}, failed, offloading
+            model,
+            placement,
+            tensors,
+            vocabulary,
+            cache,
+            storage,
+            refused or {},
+            failed,
+            offloading,
+            encoder,
         )
         if reclaimable or kept:
             others = [_freed(one, placement, (kept or {}).get(one.device, 0)) for one in others]
@@ -225,6 +259,11 @@ def predict(
     found, storage = _choose_storage(planned, tensors, context, weights, before)
     if found.fits:
         return found, storage
+    if encoder is not None:
+        unseeing = partial(planned, encoder=None)
+        other, kept_as = _choose_storage(unseeing, tensors, context, weights, before)
+        if other.fits:
+            return other, kept_as
     packed = _packed(tensors, weights)
     wanted = before.context if before else context
     experts = expert_bytes(file, placement, packed, config.experts_per_token)
@@ -337,6 +376,7 @@ def _needs(
     refused: Mapping[str, Collection[str]] | None = None,
     failed: Collection[str] = (),
     offloading: Offloading | None = None,
+    encoder: EncoderSizes | None = None,
 ) -> tuple[Needs, list[DeviceNeeds]]:
     """Memory requirements on the host, and on devices with memory of their own.
 
@@ -367,12 +407,15 @@ def _needs(
         fixed = DECODING_BYTES if backend.name in decoding else 0
         page = layout.kv_bytes_per_page
         scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
+    seeing = encoder_backend(placement)
+    pictures = 0 if encoder is None else encoder.total_bytes(seeing)
     needs = {
         device: Needs(
             sizes[device],
             -(-pages[device] // PAGE_TOKENS),
             _sum(scratch[device]),
             states[device],
+            pictures if device == device_of(seeing) else 0,
         )
         for device in {HOST: 0, **free}
     }

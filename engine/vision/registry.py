@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
+
+ROWS_BYTES = 64 << 20  # of encoded rows that are kept beyond those that are needed
 
 
 @dataclass(slots=True, eq=False)
@@ -42,9 +44,10 @@ class Image:
 class ImageRegistry:
     """The images of one loaded model; prompts on any thread add some while others are read."""
 
-    def __init__(self, vocabulary: int) -> None:
-        """Ids below `vocabulary` are tokens."""
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: int, rows_bytes: int = ROWS_BYTES) -> None:
+        """Ids below `vocabulary` are tokens; up to `rows_bytes` of encoded rows are kept."""
+        self.vocabulary, self._rows_bytes = vocabulary, rows_bytes
+        self._encoded: dict[Image, None] = {}  # those with rows, used last at the end
         self._by_key: dict[str, Image] = {}
         self._firsts: list[int] = []
         self.images: list[Image] = []  # in the order of their ids
@@ -71,6 +74,33 @@ class ImageRegistry:
             self._firsts.append(made.first)  # last: `find` looks here, then at the image
             self._by_key[key] = made
             return made
+
+    def keep(self, image: Image, rows: Tensor, needed: Collection[Image] = ()) -> None:
+        """Take the encoded rows of an image, and free those of others beyond the limit.
+
+        Those used longest ago are freed first, and none of `needed` images.
+        """
+        image.rows = rows
+        self.use(image)
+        self._free(self._rows_bytes, {image, *needed})
+
+    def use(self, image: Image) -> None:
+        """Note that the rows of an image are read."""
+        self._encoded.pop(image, None)
+        self._encoded[image] = None
+
+    def free(self, needed: Collection[Image] = ()) -> None:
+        """Free all rows but those of needed images; the others are encoded again if need be."""
+        self._free(0, set(needed))
+
+    def _free(self, limit: int, needed: Collection[Image]) -> None:
+        held = sum(one.rows.nbytes for one in self._encoded if one.rows is not None)
+        for one in [one for one in self._encoded if one not in needed]:
+            if held <= limit:
+                return
+            held -= 0 if one.rows is None else one.rows.nbytes
+            one.rows = None
+            del self._encoded[one]
 
     def find(self, row: int) -> Image:
         """The image that an id from the vocabulary's size on belongs to."""

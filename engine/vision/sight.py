@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Tokens
 from typing import Protocol
 
@@ -21,6 +21,10 @@ class ImageEncoder(Protocol):
 
     def encode(self, pixels: Tensor, checkpoint: Callable[[], None]) -> Tensor:
         """A picture [height, width, 3] f32, normalised → rows [n, W] f32."""
+        ...
+
+    def unload(self) -> None:
+        """Free its weights, which are read again when the next picture comes."""
         ...
 
 
@@ -54,6 +58,7 @@ class Sight:
         for first, image in images:
             if image.rows is None:
                 raise KeyError(image)
+            self.registry.use(image)
             part = range(max(first, 0), min(first + image.count, len(tokens)))
             rows.append(image.rows[part.start - first : part.stop - first])
             at += part
@@ -95,15 +100,29 @@ class Sight:
         found = (image for _, image in self.registry.in_text(tokens) if image.rows is None)
         return list(dict.fromkeys(found))
 
-    def encode(self, image: Image, checkpoint: Callable[[], None]) -> None:
-        """Fill in the rows of an image; raises RequestError, and what `checkpoint` raises."""
+    def encode(
+        self, image: Image, checkpoint: Callable[[], None], needed: Collection[Image] = ()
+    ) -> None:
+        """Fill in the rows of an image; raises RequestError, and what `checkpoint` raises.
+
+        Rows of other images may be freed for them, but not those of `needed` ones.
+        """
         if self.encoder is None or image.pixels is None:
             raise RequestError(
                 "A picture of this chat is not there any more.", "Add the picture again."
             )
         rows = self.encoder.encode(image.pixels(), checkpoint)
         assert len(rows) == image.count, f"{len(rows)} rows of an image of {image.count}"
-        image.rows = rows
+        self.registry.keep(image, rows, needed)
+
+    def free(self, needed: Collection[Image] = ()) -> None:
+        """Free the encoder's weights and all rows that are not needed, after memory ran out.
+
+        The weights stay until then, as the memory plan has room for them.
+        """
+        self.registry.free(needed)
+        if self.encoder is not None:
+            self.encoder.unload()
 
     def _before(self, sequence: Sequence) -> int:
         """How far the images of a sequence move the RoPE positions after them: 0 or less."""

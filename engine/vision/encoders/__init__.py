@@ -25,7 +25,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "lfm2": lfm2.build,
     "idefics3": idefics3.build,
 }
-_SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
+SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 
 
 def build_encoder(
@@ -42,7 +42,7 @@ def build_encoder(
         raise refuse_projector(projector)
     config = read_vision_config(file)
     weights = Weights(file, checkpoint=checkpoint, placement=Placement.on(backend, config.layers))
-    weights.ignore(*(name for name in weights.names if name.startswith(_SOUND)))
+    weights.ignore(*(name for name in weights.names if name.startswith(SOUND)))
     wiring = build(weights, config)
     weights.refuse_unused_tensors()
     return Encoder(wiring, backend)

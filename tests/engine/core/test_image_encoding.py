@@ -33,7 +33,7 @@ class Encoder:
     def __init__(self, width: int) -> None:
         self.width = width
         self.before: list[Hook] = []
-        self.encoded = 0
+        self.encoded = self.unloaded = 0
 
     def encode(self, pixels: Tensor, checkpoint: Hook) -> Tensor:
         """One row for each value."""
@@ -43,6 +43,10 @@ class Encoder:
             checkpoint()
         self.encoded += 1
         return torch.ones(len(pixels), self.width)
+
+    def unload(self) -> None:
+        """Count it."""
+        self.unloaded += 1
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +91,41 @@ def test_an_image_is_encoded_once_for_all_that_show_it(scheduler: Scheduler) -> 
         scheduler.run(request)
     assert encoder(scheduler).encoded == 1
     assert reason(first) is reason(second) is FinishReason.LENGTH
+
+
+def test_rows_beyond_the_limit_are_freed_but_none_that_a_prompt_reads(
+    scheduler: Scheduler,
+) -> None:
+    assert scheduler.sight is not None
+    registry = scheduler.sight.registry
+    registry._rows_bytes = 0
+    images = [registry.add(key, 5, 1, 5, lambda: torch.zeros(5)) for key in "abc"]
+    prompt = [7, *(id for one in images for id in one.ids), 8]
+    scheduler.run(all_of_them := Request(prompt, GREEDY, max_tokens=3))
+    assert reason(all_of_them) is FinishReason.LENGTH
+    assert encoder(scheduler).encoded == 3
+    assert [one.rows is not None for one in images] == [True] * 3  # until another is encoded
+    scheduler.run(pictured(scheduler, "d"))
+    assert [one.rows for one in images] == [None] * 3
+    scheduler.run(again := Request([9, *images[0].ids, 8], GREEDY, max_tokens=3))
+    assert reason(again) is FinishReason.LENGTH
+    assert encoder(scheduler).encoded == 5
+
+
+def test_memory_that_runs_out_is_looked_for_in_the_encoder_and_its_rows(
+    scheduler: Scheduler,
+) -> None:
+    assert scheduler.sight is not None
+    group = scheduler.submit(pictured(scheduler))
+    scheduler.step()  # encodes, and the prompt is not read yet
+    (image,) = scheduler.sight.registry.images
+    scheduler._give_memory_back()
+    assert image.rows is not None
+    while not group.done:
+        scheduler.step()
+    scheduler._give_memory_back()
+    assert image.rows is None
+    assert encoder(scheduler).unloaded == 2
 
 
 def test_answers_go_on_while_an_image_is_encoded(

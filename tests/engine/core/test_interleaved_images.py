@@ -48,6 +48,9 @@ class Encoder:
         seed, count = pixels.tolist()
         return torch.randn(count, self.width, generator=torch.Generator().manual_seed(seed))
 
+    def unload(self) -> None:
+        """It has no weights."""
+
 
 @dataclass(frozen=True)
 class Pictured(Asked):
@@ -74,7 +77,7 @@ def seeing(folder: Path, architecture: str, spans: Spans, type: CacheType) -> Al
     """A tiny model that sees, with three adapter stacks."""
     made = alone(folder, architecture, type)
     decoder = made.model.decoder
-    registry = ImageRegistry(decoder.head.weight.shape[0])
+    registry = ImageRegistry(decoder.head.weight.shape[0], rows_bytes=0)  # only needed rows stay
     axes = None
     if architecture == "qwen35":
         mixers = (block.attention for block in decoder.blocks)

@@ -56,6 +56,19 @@ def test_a_model_that_fits_gets_its_training_context() -> None:
     assert refusal(found, 0) is None
 
 
+def test_a_picture_encoder_is_a_part_of_its_own_that_takes_no_context_as_weights_do() -> None:
+    seeing = replace(needs(), encoder_bytes=2 * GB)
+    found = plan(takes=seeing)
+    assert (found.weights_bytes, found.encoder_bytes) == (4 * GB, 2 * GB)
+    assert found.total_bytes == plan().total_bytes + 2 * GB
+    assert (plan().encoder_bytes, plan(5 * GB).fits) == (0, True)
+    assert not plan(5 * GB, takes=seeing).fits
+    for available in range(6 * GB, 16 * GB, GB // 2):
+        more = replace(needs(), weights_bytes=6 * GB)
+        assert plan(available, takes=seeing).context == plan(available, takes=more).context
+    assert found.with_weights(5 * GB).encoder_bytes == 2 * GB
+
+
 def test_the_context_is_halved_until_everything_fits_nine_tenths() -> None:
     found = plan(6 * GB)
     assert found.context == 8_192

@@ -75,6 +75,22 @@ def test_prompts_on_several_threads_add_images_that_share_no_ids(
         list(threads.map(add, range(6)))
     ids = [one for image in registry.images for one in image.ids]
     assert ids == list(range(V, V + 2 * 300))
+def test_the_rows_used_longest_ago_are_freed_beyond_the_limit() -> None:
+    registry = ImageRegistry(V, rows_bytes=3 * 8)
+    a, b, c, d = (registry.add(key, 2, 1, 2) for key in "abcd")
+    for one in (a, b, c):
+        registry.keep(one, torch.zeros(2, 1))
+    Sight(Seeing(1), registry).segment(Sequence([]), [*a.ids])  # reads it
+    registry.keep(d, torch.zeros(2, 1))
+    assert [one.rows is not None for one in (a, b, c, d)] == [True, False, True, True]
+    registry.keep(b, torch.zeros(2, 1), needed={c, a})
+    assert [one.rows is not None for one in (a, b, c, d)] == [True, True, True, False]
+    registry.keep(d, torch.zeros(8, 1), needed={c})  # larger than the limit
+    assert [one.rows is not None for one in (a, b, c, d)] == [False, False, True, True]
+    registry.free({d})
+    assert [one.rows is not None for one in (a, b, c, d)] == [False, False, False, True]
+    registry.free()
+    assert d.rows is None
 
 
 def test_rows_stand_at_their_tokens_which_become_the_pad() -> None:

@@ -1,0 +1,88 @@
+"""Memory of a picture encoder, from the sizes in its file: weights, buffers, and encoded rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.gguf.reader import GGUFFile
+from engine.vision.encoders import SOUND
+from engine.vision.pairing import find_encoder
+from engine.vision.projector_file import VisionConfig, read_vision_config
+from engine.vision.registry import ROWS_BYTES
+from kernels.backend.backend import Backend
+from kernels.weights.formats import Format, by_name
+
+# The most rows that a picture becomes, of families that take pictures of several sizes.
+_MOST_ROWS = {"qwen3vl_merger": 4_096, "gemma4v": 1_120, "pixtral": 1_024, "lfm2": 256}
+_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3")  # given rows have positions
+_TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
+# Of the native kernels: pages of keys and values with their padding, and spare scratch.
+_PADDING, _SPARE = 1.15, 1.25
+_FIXED_BYTES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSizes:
+    """What the memory of a picture encoder depends on."""
+
+    path: Path
+    config: VisionConfig
+    tensors: tuple[tuple[Format, tuple[int, ...]], ...]  # formats and shapes
+    is_gated: bool  # its MLPs have two products before the activation
+
+    def weights_bytes(self, backend: Backend) -> int:
+        """Its weights as a backend packs them; those of several dimensions become matrices."""
+        return sum(
+            backend.held_bytes(format, shape if len(shape) < 3 else _flat(shape))
+            for format, shape in self.tensors
+        )
+
+    @property
+    def patches(self) -> int:
+        """Patches of the largest picture that it encodes at once."""
+        rows = _MOST_ROWS.get(self.config.projector, 0)
+        return rows * self.config.merge**2 or (self.config.image // self.config.patch) ** 2
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The most that encoding the largest picture takes: its rows, the tower's buffers, scratch.
+
+        A bound: about an eighth more than was measured. Without native kernels it takes more.
+        """
+        D, F, pixels = self.config.width, self.config.feed_forward, self.config.pixels
+        deep = len(self.config.deep)
+        given = pixels + (D if self.config.projector in _LEARNED else 0)
+        inner = max(4 * D, F * (1 + self.is_gated), pixels)  # lie in the same memory
+        tower = 3 * D + inner + 2 * self.config.head_width
+        tower += deep * D + (1 + deep) * D * bool(deep)  # rows of deeper layers, and all joined
+        scratch = _SPARE * (2 * D * _PADDING + max(D, F) / 4)  # and codes of 8 bits
+        return _FIXED_BYTES + int(4 * self.patches * (given + tower + scratch))
+
+    def total_bytes(self, backend: Backend) -> int:
+        """All that pictures may come to take beside the text model."""
+        return self.weights_bytes(backend) + self.buffer_bytes + ROWS_BYTES
+
+
+def encoder_beside(model: Path, architecture: str, width: int) -> EncoderSizes | None:
+    """The sizes of the picture encoder beside a model's file, see `find_encoder`; None: there is none."""
+    found = find_encoder(model, architecture, width)
+    return None if found is None else read_encoder_sizes(found)
+
+
+def read_encoder_sizes(path: Path) -> EncoderSizes:
+    """The sizes in a file, whose weights are not read; raises EngineError."""
+    with GGUFFile.open(path) as file:
+        config = read_vision_config(file)
+        infos = [one for name, one in file.tensors.items() if not name.startswith(SOUND)]
+        transposed = _TRANSPOSED.get(config.projector)
+        tensors = tuple(
+            (by_name("F32") if one.name == transposed else one.format, one.shape) for one in infos
+        )
+        is_gated = any(name.endswith("ffn_gate.weight") for name in file.tensors)
+        return EncoderSizes(path, config, tensors, is_gated)
+
+
+def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
+    return shape[0], math.prod(shape[1:])
