@@ -45,6 +45,7 @@ class AnswerRequest:
     tools: tuple[OfferedTool, ...] = ()
     tool_choice: str = "auto"  # "auto", "none", "required", or the name of a tool
     context: int = 0  # tokens of the model, as it was listed; 0: not known
+    images: bool = True  # the model takes pictures, as far as is known
 
     @property
     def continues(self) -> bool:

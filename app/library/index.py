@@ -321,6 +321,7 @@ def memory_of(facts: ModelFacts) -> Memory | None:
         facts.scratch_bytes,
         offloaded_bytes=facts.offloaded_bytes,
         offloaded_seconds=facts.offloaded_seconds,
+        encoder_bytes=facts.encoder_bytes,
     )
 
 

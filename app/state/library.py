@@ -70,6 +70,7 @@ class Memory:
     at_least: bool = False  # a lower bound: only the file size is known, not the model's shape
     offloaded_bytes: int = 0  # of layers that do not fit: read from the disk for every token
     offloaded_seconds: float = 0.0  # that this takes; 0: not known
+    encoder_bytes: int = 0  # of a picture encoder, with all that pictures take; 0: there is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from kernels.cpu import library, memory
+from kernels.cpu import library
 from kernels.cpu.lowering import Lowering
+from kernels.cpu.memory import memory
 from kernels.cpu.schema import NativeKVLayer, NativeOp, NativeProgram
 from kernels.ops import AddRows, Attend, Segment, StreamWeights
 from kernels.programs.not_lowerable import refuse
@@ -229,4 +230,4 @@ class Recorded:
         """Memory for so many floats; that of a rare program goes back to the system once freed."""
         if not self._is_rare:
             return torch.empty(count)
-        return memory.memory(4 * count).view(torch.float32)
+        return memory(4 * count).view(torch.float32)

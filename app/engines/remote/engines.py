@@ -100,13 +100,14 @@ class RemoteEngines:
         return known[3]
 
     async def generate(self, ref: Remote, request: AnswerRequest) -> AsyncGenerator[Delta]:
-        """Answer by a model, whose id and context become those of the request.
+        """Answer by a model, of which the request gets its id, its context and whether it sees.
 
         Raises RemoteError, after the deltas that came before it; see `RemoteEngine.generate`.
         """
         engine = await self.engine(ref)
-        context = engine.connection.model(ref.id).context
-        asked = replace(request, model=ref.id, context=context)
+        known = engine.connection.model(ref.id)
+        images = known.images is not False
+        asked = replace(request, model=ref.id, context=known.context, images=images)
         async with contextlib.aclosing(engine.generate(asked)) as deltas:
             async for delta in deltas:
                 yield delta

@@ -72,6 +72,8 @@ _IMAGE_TYPES = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
     (b"BM", "image/bmp"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
 )
 
 
@@ -92,7 +94,7 @@ def can_switch_thinking(kind: ServerKind) -> bool:
 
 def request_body(request: AnswerRequest, kind: ServerKind, read: ReadImage) -> Body:
     """The body for a server; reads images, so it may block. Raises OSError."""
-    messages = _messages(request.messages, read)
+    messages = _messages(request.messages, read if request.images else None)
     last: Body = messages[-1] if messages else {}
     continues = last.get("role") == "assistant" and "tool_calls" not in last
     body: Body = {
@@ -176,8 +178,11 @@ def _format(constraint: Constraint, kind: ServerKind) -> Body:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def _messages(messages: Sequence[PromptMessage], read: ReadImage) -> list[Body]:
+def _messages(messages: Sequence[PromptMessage], read: ReadImage | None) -> list[Body]:
     """The messages: none is empty, and none of the user or the system follows another.
+
+    For a model that takes no pictures (`read` is None) a note stands for each: a chat may go on
+    with another model than the one that saw them.
 
     Thoughts are only sent back since the last question, where the results of tools belong to them;
     before it, models were not trained to read their own.
@@ -208,7 +213,7 @@ def _as_parts(content: Any) -> list[Body]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _of_message(message: PromptMessage, thinks: bool, read: ReadImage) -> Iterable[Body]:
+def _of_message(message: PromptMessage, thinks: bool, read: ReadImage | None) -> Iterable[Body]:
     """One message of the chat: more than one where results of tools are between its parts."""
     if message.role is not Role.ASSISTANT:
         if content := _content(message.parts, read):
@@ -248,9 +253,11 @@ def _of_answer(parts: Sequence[Part], thinks: bool) -> Iterable[Body]:
     yield made
 
 
-def _content(parts: Sequence[Part], read: ReadImage) -> Any:
+def _content(parts: Sequence[Part], read: ReadImage | None) -> Any:
     """Text, or a list of texts and images; "" for nothing to read."""
-    if not any(isinstance(part, ImagePart) for part in parts):
+    if read is None:
+        parts = [TextPart(_note(part)) if isinstance(part, ImagePart) else part for part in parts]
+    if read is None or not any(isinstance(part, ImagePart) for part in parts):
         text = prompt_text(part for part in parts if not isinstance(part, ErrorPart))
         return text if text.strip() else ""
     made: list[Body] = []
@@ -271,11 +278,20 @@ def _content(parts: Sequence[Part], read: ReadImage) -> Any:
     return made
 
 
+def _note(image: ImagePart) -> str:
+    """What a model reads in place of a picture that it cannot see."""
+    return f"\n[picture {json.dumps(image.name, ensure_ascii=False)}, which you cannot see]\n"
+
+
 def data_url(content: bytes) -> str:
-    """The bytes of an image as a URL."""
-    kind = next((kind for magic, kind in _IMAGE_TYPES if content.startswith(magic)), "")
-    if not kind:
-        kind = "image/webp" if content[8:12] == b"WEBP" else "image/png"
+    """The bytes of an image as a URL; raises OSError if there are none."""
+    if not content:
+        raise OSError("The picture's file is empty.")
+    kind = next((kind for magic, kind in _IMAGE_TYPES if content.startswith(magic)), "image/png")
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        kind = "image/webp"
+    elif content[4:12] in (b"ftypavif", b"ftypavis"):
+        kind = "image/avif"
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

@@ -79,7 +79,7 @@ def memory_parts(memory: Memory) -> str:
         return ""
     return tr(
         "{model} model, {cache} for {tokens} tokens, {work} working memory",
-        model=size(memory.weights_bytes),
+        model=size(memory.weights_bytes + memory.encoder_bytes),
         cache=size(memory.cache_bytes),
         tokens=number(memory.context),
         work=size(memory.scratch_bytes),
@@ -101,10 +101,12 @@ def memory_tip(memory: Memory) -> str:
         total = tr("Needs {amount} bytes", amount=needed)
     weights, cache, scratch = memory.weights_bytes, memory.cache_bytes, memory.scratch_bytes
     available, offloaded = number(memory.available_bytes), memory.offloaded_bytes
+    pictures = memory.encoder_bytes
     lines = [
         memory_parts(memory),
         total,
         tr("Model: {amount}", amount=number(weights)) if weights else "",
+        tr("Picture encoder: {amount}", amount=number(pictures)) if pictures else "",
         tr("Context memory: {amount}", amount=number(cache)) if cache else "",
         tr("Working memory: {amount}", amount=number(scratch)) if scratch else "",
         tr("Read for each token: {amount}", amount=number(offloaded)) if offloaded else "",

@@ -52,9 +52,12 @@ def _card(card: ModelCard) -> dict[str, Any]:
             "architecture": loaded.architecture,
             "quantization": loaded.format,
         }
+    inputs = ["text", "image"] if card.sees else ["text"]
     return {
         "id": card.name,
         "object": "model",
+        # As OpenRouter names it; of a model that is not loaded it is not known here.
+        **({"architecture": {"input_modalities": inputs}} if loaded else {}),
         "created": int(card.changed),
         "owned_by": "tokonoma",
         "name": card.label,

@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from engine.loading.inspect import ModelFacts
 from engine.messages import Chat, Detail, ImagePart, Part, Role, TextPart, ToolResult, Turn
 from engine.server.anthropic import messages
 from engine.server.errors import ApiError
+from engine.server.facts import KnownModel
 from engine.server.fields import Fields
 from engine.server.guards import Security
 from engine.server.limits import Limits
@@ -509,17 +512,26 @@ def test_lists_say_what_a_model_sees(served: Served, monkeypatch: pytest.MonkeyP
     def said() -> tuple[Any, ...]:
         shown = served.post("/api/show", {"model": "tiny-served"})["capabilities"]
         (card,) = served.get("/api/v0/models")["data"]
-        modalities = served.get("/props")["modalities"]
+        (listed,) = served.get("/v1/models")["data"]
+        inputs, props = listed["architecture"]["input_modalities"], served.get("/props")
         return (
-            "vision" in shown,
             card["type"],
+            "vision" in shown,
             "vision" in card["capabilities"],
-            modalities["vision"],
+            "image" in inputs,
+            props["modalities"]["vision"],
         )
 
-    assert said() == (False, "llm", False, False)
+    assert said() == ("llm", False, False, False, False)
     monkeypatch.setattr(ModelCard, "sees", True)
-    assert said() == (True, "vlm", True, True)
+    assert said() == ("vlm", True, True, True, True)
+
+
+def test_an_encoder_beside_a_model_that_is_not_loaded_counts() -> None:
+    facts = ModelFacts(Path("m.gguf"), "m", encoder=Path("mmproj.gguf"))
+    card = ModelCard("m", facts.path, "m", 1, 0.0)
+    assert KnownModel(card, facts).sees
+    assert not KnownModel(card, replace(facts, encoder=None)).sees
 
 
 def test_a_server_reads_files_of_its_folder_only(tiny_model: Path, folder: Path) -> None:

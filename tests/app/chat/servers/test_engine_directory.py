@@ -12,9 +12,11 @@ import pytest
 
 from app.chat.servers.connections import EngineDirectory, EngineFault
 from app.chat.servers.engine_directory import RemoteDirectory
+from app.domain.answer_request import PromptMessage
 from app.domain.connection import ServerKind
 from app.domain.deltas import TextDelta
 from app.domain.model_ref import Local, Remote
+from app.domain.parts import ImagePart
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.capabilities import Capabilities
 from app.engines.local import LocalClient
@@ -26,7 +28,7 @@ from app.engines.remote.keys import KeyStore, NoKeyring
 from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit, FoundRow
-from engine import ConstraintKind
+from engine import ConstraintKind, Role
 from fakes import FakeEngine
 from hostile_server import Server, answer, json_reply, serving
 from remote_answers import question
@@ -184,6 +186,31 @@ def test_own_server_is_not_found(store: ConnectionStore, gate: Gate, server: Ser
         ports = {server.port: ServerKind.OLLAMA}
         directory = RemoteDirectory(store, gate.allow, partial(replace, settings), ports)
         assert directory.find() == found
+
+
+def test_pictures_are_only_sent_to_models_that_take_them(
+    directory: EngineDirectory, store: ConnectionStore, server: Server, gate: Gate
+) -> None:
+    rows = [
+        {"id": name, "architecture": {"input_modalities": kinds}}
+        for name, kinds in (("sees", ["text", "image"]), ("reads", ["text"]))
+    ]
+    server.on("/v1/models", json_reply({"data": [*rows, {"id": "says nothing"}]}))
+    engines = RemoteEngines(store, gate.allow, read_image=lambda part: b"GIF89a")
+    id = directory.save(EngineEdit("", "", server.address))
+    directory.models(id)
+    server.chat(answer("Hello"))
+    asked = question(messages=(PromptMessage(Role.USER, (ImagePart("a.gif"),)),))
+
+    async def run(name: str) -> None:
+        async for _ in engines.generate(Remote(id, name), asked):
+            pass
+
+    for name in ("sees", "reads", "says nothing"):
+        asyncio.run(run(name))
+    found = [body["messages"][0]["content"] for body in server.asked]
+    picture = {"type": "image_url", "image_url": {"url": "data:image/gif;base64,R0lGODlh"}}
+    assert found == [[picture], '\n[picture "a.gif", which you cannot see]\n', [picture]]
 
 
 def test_models_of_connections_answer(

@@ -102,6 +102,24 @@ def test_images_are_parts_of_the_content() -> None:
     assert data_url(PNG) == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert data_url(b"\xff\xd8\xff\xe0").startswith("data:image/jpeg;")
     assert data_url(b"RIFF0000WEBP").startswith("data:image/webp;")
+    assert data_url(b"\0\0\0\x1cftypavif").startswith("data:image/avif;")
+    assert data_url(b"MM\0*0000").startswith("data:image/tiff;")
+
+
+def test_a_model_that_sees_nothing_is_told_of_pictures() -> None:
+    def unread(part: ImagePart) -> bytes:
+        raise AssertionError(f"{part.name} was read")
+
+    parts = (TextPart("What is"), ImagePart('a "b".png'), TextPart("this?"))
+    asked = question(messages=(PromptMessage(*user(*parts)),), images=False)
+    (message,) = request_body(asked, K.OPENAI, unread)["messages"]
+    assert message["content"] == 'What is\n[picture "a \\"b\\".png", which you cannot see]\nthis?'
+
+
+def test_a_picture_without_bytes_is_an_error_of_its_file() -> None:
+    asked = question(messages=(PromptMessage(*user(ImagePart("a.png"))),))
+    with pytest.raises(OSError, match="empty"):
+        request_body(asked, K.OPENAI, lambda part: b"")
 
 
 def test_calls_and_results_of_tools_are_messages() -> None:

@@ -121,6 +121,13 @@ def test_the_memory_says_what_it_is_made_of(shown: Shown) -> None:
     assert row.meter_words.text() == "4.2 GB of 22.5 GB free"
     made_of = "2.2 GB model, 1.9 GB for 32,768 tokens, 100 MB working memory"
     assert made_of in row.meter_words.toolTip()
+    assert "Picture encoder" not in row.meter_words.toolTip()
+    seeing = replace(memory, needed_bytes=5_000_000_000, encoder_bytes=800_000_000)
+    shown.library.set_installed([replace(BONSAI, memory=seeing)])
+    flush()
+    tip = shown.row("Bonsai 8B").meter_words.toolTip()
+    assert "3.0 GB model, 1.9 GB for 32,768 tokens, 100 MB working memory" in tip
+    assert "Picture encoder: 800,000,000" in tip
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(2.04, "about 2 s for each word"), (0, "slowly")])
