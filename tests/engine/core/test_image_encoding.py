@@ -101,7 +101,10 @@ def test_rows_beyond_the_limit_are_freed_but_none_that_a_prompt_reads(
     registry._rows_bytes = 0
     images = [registry.add(key, 5, 1, 5, lambda: torch.zeros(5)) for key in "abc"]
     prompt = [7, *(id for one in images for id in one.ids), 8]
-    scheduler.run(all_of_them := Request(prompt, GREEDY, max_tokens=3))
+    group = scheduler.submit(all_of_them := Request(prompt, GREEDY, max_tokens=3))
+    for _ in range(20):  # not for ever, were one freed for another
+        scheduler.step()
+    assert group.done
     assert reason(all_of_them) is FinishReason.LENGTH
     assert encoder(scheduler).encoded == 3
     assert [one.rows is not None for one in images] == [True] * 3  # until another is encoded
