@@ -2,8 +2,8 @@
 
 A model's memory is what loading it, filling its context and answering add to the process: weights
 with the vocabulary, the KV cache of a full context, and the scratch of a forward pass; with a
-picture encoder beside it also what a first picture brings, which must fit when it comes. All figures
-the user sees are this one: of a catalog entry before download, of a file before loading, of the
+picture encoder beside it also what a first picture brings, which must fit when it comes. All
+figures the user sees are this one: of a catalog entry before download, of a file before loading, of the
 loaded model. The weights are predicted until the model was loaded once, and as measured from then
 on. `tests/benchmarks/memory.py` compares them with measured peaks.
 """

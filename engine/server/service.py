@@ -405,7 +405,7 @@ class Service:
 
 
 def _without_unseen(wanted: Wanted, card: ModelCard) -> Wanted:
-    """The same for a model that sees; for others a note in place of each picture of a tool's result.
+    """The same for a model that sees; for others a note for each picture of a tool's result.
 
     Raises ApiError for a picture of the user that the model does not see.
     """

@@ -66,7 +66,7 @@ class EncoderSizes:
 
 
 def encoder_beside(model: Path, architecture: str, width: int) -> EncoderSizes | None:
-    """The sizes of the picture encoder beside a model's file, see `find_encoder`; None: there is none."""
+    """The sizes of the picture encoder beside a model, see `find_encoder`; None: there is none."""
     found = find_encoder(model, architecture, width)
     return None if found is None else read_encoder_sizes(found)
 

@@ -29,8 +29,8 @@ class Program:
     logits: str  # [T, V]
     widths: Mapping[str, int]  # columns of every buffer
     kv: KVLayout  # of the pages it reads and writes
-    # Sets of buffers of which one is in use at a time, so that they may lie in the same memory: each
-    # is written after the last instruction that reads another.
+    # Sets of buffers of which one is in use at a time, so that they may lie in the same memory:
+    # each is written after the last instruction that reads another.
     alternatives: tuple[tuple[str, ...], ...] = ()
     is_rare: bool = False  # long times are between its passes: no memory is kept for the next
 

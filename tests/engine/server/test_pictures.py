@@ -1,4 +1,4 @@
-"""Pictures in requests of every API: decoded within limits, refused in a sentence, kept in order."""
+"""Pictures in requests of every API: decoded within limits, refused in words, kept in order."""
 
 from __future__ import annotations
 
