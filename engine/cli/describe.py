@@ -27,9 +27,8 @@ from engine.loading.placement import (
 from engine.loading.pooling import named_pooling
 from engine.loading.preflight import extra_ops, identify, layout, parameters
 from engine.loading.recommended_sampling import recommendation
-from engine.loading.sight import encoder_in_words
+from engine.loading.sight import encoder_in_words, encoder_of
 from engine.messages import CacheType, DevicePart, SlowReason
-from engine.vision.encoder_memory import encoder_beside
 
 _MMPROJ = "mmproj"  # the kind of a file that only reads images or sound
 
@@ -65,7 +64,7 @@ def describe(
             if not isinstance(error, UnsupportedModel) and error.fault.about != _MMPROJ:
                 raise
             return _describe_unsupported(file, error, tokenizer)
-        encoder = encoder_beside(file.paths[0], config.architecture, config.width)
+        encoder = encoder_of(file, config)
         if backend or parts:
             choice = Choice(place(config.layers, backend, parts))
             refuse_division(file, config, choice.placement)
@@ -86,15 +85,13 @@ def describe(
             "chat_template": has_template(file.metadata),
             **_vocabulary_and_template(file, tokenizer),
             "pictures": encoder_in_words(
-                file,
-                config.architecture,
-                config.width,
+                encoder,
                 placement,
                 lambda: vocabulary.find(file, tokenizer).tokenizer(),
+                has_room=memory.encoder_bytes > 0,
             ),
             **_sampling(file),
             **_embeddings(file),
-            **({"encoder": encoder.path.name} if encoder is not None else {}),
             "memory": _memory(memory, context, cache),
             "placement": words(placement, kernels),
             "runs_on": [_part(one) for one in device_parts(placement, memory)],

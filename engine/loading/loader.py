@@ -45,7 +45,7 @@ from engine.loading.pooling import pooling_of, rank_template
 from engine.loading.preflight import check, identify, layout, parameters
 from engine.loading.recommended_sampling import NOTHING, Recommendation, recommendation
 from engine.loading.selfcheck import Faults, find_faults
-from engine.loading.sight import Eyes, find_eyes
+from engine.loading.sight import encoder_of, find_eyes
 from engine.machine.background import BackgroundTask
 from engine.machine.device import physical_cores
 from engine.messages import (
@@ -66,7 +66,8 @@ from engine.models.layer_streamer import LayerStreamer
 from engine.models.layers import Decoder
 from engine.models.weights import Weights
 from engine.state.prefix_tree import PrefixTree
-from engine.vision.pairing import EncoderFile, check_encoder
+from engine.vision.encoder_memory import EncoderSizes
+from engine.vision.pairing import EncoderFile
 from engine.vision.sight import Sight
 from kernels import backends
 from kernels.backend.backend import HOST
@@ -209,6 +210,7 @@ def load(
     with GGUFFile.open(path) as file:
         build, config = identify(file, answers=not embeddings, ids_only=ids_only)
         explicit = bool(backend or parts or os.environ.get("KERNELS"))
+        found_encoder = encoder_of(file, config, encoder) if sees and not ids_only else None
         loading = _Loading(
             file,
             config,
@@ -217,8 +219,8 @@ def load(
             template,
             parallel,
             ids_only,
-            sees,
-            encoder,
+            found_encoder,
+            encoder is not None,
             context,
             cache,
             memory_bytes,
@@ -233,7 +235,17 @@ def load(
             refuse_division(file, config, placement)
             return loading.on(Choice(placement), reclaimable)
 
-        choice = placed(file, config, device, context, cache, reclaimable, memory_bytes, kept)
+        choice = placed(
+            file,
+            config,
+            device,
+            context,
+            cache,
+            reclaimable,
+            memory_bytes,
+            kept,
+            encoder=found_encoder,
+        )
         try:
             return loading.on(choice, reclaimable)
         except DeviceError as error:
@@ -253,8 +265,8 @@ class _Loading:
     template: str
     parallel: int
     ids_only: bool
-    sees: bool
-    encoder: Path | None
+    encoder: EncoderSizes | None
+    is_encoder_given: bool
     context: int
     cache: CacheType
     memory_bytes: int
@@ -274,15 +286,21 @@ class _Loading:
         started, files = time.perf_counter(), stamps(self.file.paths)
         file, config, cache, placement = self.file, self.config, self.cache, choice.placement
         memory, storage = plan(
-            file, config, placement, self.context, cache, reclaimable, self.memory_bytes, self.kept
+            file,
+            config,
+            placement,
+            self.context,
+            cache,
+            reclaimable,
+            self.memory_bytes,
+            self.kept,
+            encoder=self.encoder,
         )
         if self.ids_only:
             vocabulary = find_or_ids(file, self.tokenizer_file, config.vocabulary)
         else:
             vocabulary = find_vocabulary(file, self.tokenizer_file)
         check(file, config, self.build, vocabulary)
-        if self.encoder is not None:  # before the weights are read
-            check_encoder(self.encoder, config.architecture, config.width)
         self.checkpoint()
         self.planned(memory)
         self.before_weights()
@@ -303,7 +321,15 @@ class _Loading:
         if faults.errors:
             _refuse_faulty_devices(placement, faults)
             memory, storage = plan_without(
-                file, config, placement, self.context, cache, memory, faults.weights, faults.refused
+                file,
+                config,
+                placement,
+                self.context,
+                cache,
+                memory,
+                faults.weights,
+                faults.refused,
+                encoder=self.encoder,
             )
             del decoder, streamer  # free their memory before weights are loaded in another storage
             weights = weights.reread(storage, _streamer(file, placement, memory))
@@ -312,8 +338,14 @@ class _Loading:
         extra_ops = decoder.extra_ops
         found = tokenizer.result(self.checkpoint)
         template = ChatTemplate.from_metadata(file.metadata, found, self.template)
-        sees = self.sees and not self.ids_only
-        eyes = find_eyes(file, decoder, found, self.encoder) if sees else Eyes()
+        eyes = find_eyes(
+            file,
+            decoder,
+            found,
+            self.encoder,
+            has_room=memory.encoder_bytes > 0,
+            is_given=self.is_encoder_given,
+        )
         file.check(names=True)  # what stays in the files was opened by name
         known = kernels_in_use(file, placement, state_ops=extra_ops)
         kernels = kernels_in_use(file, placement, faults.concern, extra_ops)

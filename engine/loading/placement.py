@@ -83,9 +83,11 @@ def place(layers: int, backend: str = "", parts: Sequence[tuple[str, int]] = ())
     return Placement.split([(one, count) for (one, _), count in zip(chosen, counts, strict=True)])
 
 
-def encoder_backend(placement: Placement) -> Backend:
-    """The backend of a model's picture encoder: that of its first layer, which reads its rows."""
-    return placement.layers[0]
+def reads_pictures(placement: Placement) -> bool:
+    """Whether rows of pictures can be read: by the processor alone, whose first layer's backend also
+    runs the encoder.
+    """
+    return all(device_of(one) == HOST for one in placement.backends)
 
 
 def is_divisible(file: GGUFFile, config: Config) -> bool:
@@ -407,15 +409,16 @@ def _needs(
         fixed = DECODING_BYTES if backend.name in decoding else 0
         page = layout.kv_bytes_per_page
         scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
-    seeing = encoder_backend(placement)
-    pictures = 0 if encoder is None else encoder.total_bytes(seeing)
+    pictures = 0
+    if encoder is not None and reads_pictures(placement):
+        pictures = encoder.total_bytes(placement.layers[0])
     needs = {
         device: Needs(
             sizes[device],
             -(-pages[device] // PAGE_TOKENS),
             _sum(scratch[device]),
             states[device],
-            pictures if device == device_of(seeing) else 0,
+            pictures if device == HOST else 0,
         )
         for device in {HOST: 0, **free}
     }

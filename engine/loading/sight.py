@@ -12,8 +12,11 @@ from engine.frontend.image_marks import image_marks
 from engine.frontend.image_prompt import Pictures
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
+from engine.loading.placement import reads_pictures
+from engine.models.config import Config
 from engine.models.layers import Decoder
-from engine.vision.pairing import EncoderFile, build_sight, check_encoder, find_encoder
+from engine.vision.encoder_memory import EncoderSizes, encoder_beside, read_encoder_sizes
+from engine.vision.pairing import EncoderFile, build_sight, check_encoder
 from engine.vision.picture_reader import PictureReader
 from engine.vision.sight import Sight
 from kernels.backend.backend import HOST
@@ -31,52 +34,63 @@ class Eyes:
     blind: str = ""  # a sentence, without a capital letter at its beginning
 
 
+def encoder_of(file: GGUFFile, config: Config, given: Path | None = None) -> EncoderSizes | None:
+    """The encoder that is given, or that is beside the model's file; None: there is none.
+
+    Raises EngineError for a given one that does not fit the model.
+    """
+    if given is None:
+        return encoder_beside(file.paths[0], config.architecture, config.width)
+    check_encoder(given, config.architecture, config.width)
+    return read_encoder_sizes(given)
+
+
 def find_eyes(
-    file: GGUFFile, decoder: Decoder, tokenizer: Tokenizer, given: Path | None = None
+    file: GGUFFile,
+    decoder: Decoder,
+    tokenizer: Tokenizer,
+    encoder: EncoderSizes | None,
+    *,
+    has_room: bool,
+    is_given: bool,
 ) -> Eyes:
-    """The sight of a model with a `given` encoder, or with one beside its file.
+    """The sight of a model with an encoder, for which there is room by the model's plan, or not.
 
     Raises EngineError for a given encoder that does not fit. Reads no weights.
     """
-    if decoder.is_encoder or decoder.ranking is not None:
-        return Eyes()
-    width = decoder.embedding.columns
-    path = given or find_encoder(file.path, file.string("general.architecture"), width)
-    if path is None:
+    if encoder is None:
         return Eyes()
     try:
-        sight = build_sight(file, decoder, path, decoder.placement.head)
-        encoder = sight.encoder
-        assert isinstance(encoder, EncoderFile)
+        sight = build_sight(file, decoder, encoder.path, decoder.placement.layers[0])
+        opened = sight.encoder
+        assert isinstance(opened, EncoderFile)
         image_marks(encoder.config.projector).refuse_vocabulary(tokenizer)
     except EngineError as error:
-        if given is not None:
+        if is_given:
             raise
-        log.info("%s is not used: %s", path.name, error)
+        log.info("%s is not used: %s", encoder.path.name, error)
         return Eyes(blind=_continued(error))
-    if blind := _elsewhere(decoder.placement):
+    if blind := _blind(decoder.placement, has_room=has_room):
         return Eyes(blind=blind)
-    return Eyes(sight, encoder)
+    return Eyes(sight, opened)
 
 
 def encoder_in_words(
-    file: GGUFFile,
-    architecture: str,
-    width: int,
+    encoder: EncoderSizes | None,
     placement: Placement,
     tokenizer: Callable[[], Tokenizer],
+    *,
+    has_room: bool,
 ) -> str:
     """Whether a model would see pictures: "with mmproj.gguf", or "no" and why, if it is known."""
-    path = find_encoder(file.path, architecture, width)
-    if path is None:
+    if encoder is None:
         return "no"
     try:
-        marks = image_marks(check_encoder(path, architecture, width).projector)
-        marks.refuse_vocabulary(tokenizer())
+        image_marks(encoder.config.projector).refuse_vocabulary(tokenizer())
     except EngineError as error:
         return f"no: {_continued(error)}"
-    blind = _elsewhere(placement)
-    return f"no: {blind}" if blind else f"with {path.name}"
+    blind = _blind(placement, has_room=has_room)
+    return f"no: {blind}" if blind else f"with {encoder.path.name}"
 
 
 def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | None:
@@ -88,10 +102,12 @@ def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | 
     return Pictures(marks, sight.registry, lambda: PictureReader(config))
 
 
-def _elsewhere(placement: Placement) -> str:
+def _blind(placement: Placement, *, has_room: bool) -> str:
     """Why pictures cannot be read where a model is placed; "": they can."""
-    names = [one.words for one in placement.backends if one.device != HOST]
-    return f"it runs on {names[0]}, and only the processor reads pictures." if names else ""
+    if not reads_pictures(placement):
+        name = next(one.words for one in placement.backends if one.device != HOST)
+        return f"it runs on {name}, and only the processor reads pictures."
+    return "" if has_room else "there is no room for its picture encoder in the memory."
 
 
 def _continued(error: EngineError) -> str:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.gguf.reader import GGUFFile
+from engine.messages import Detail
 from engine.vision.encoders import SOUND
 from engine.vision.pairing import find_encoder
+from engine.vision.plans import plan_picture
 from engine.vision.projector_file import VisionConfig, read_vision_config
 from engine.vision.registry import ROWS_BYTES
 from kernels.backend.backend import Backend
 from kernels.weights.formats import Format, by_name
 
-# The most rows that a picture becomes, of families that take pictures of several sizes.
-_MOST_ROWS = {"qwen3vl_merger": 4_096, "gemma4v": 1_120, "pixtral": 1_024, "lfm2": 256}
+_LARGE = 20_000  # pixels of a side: more than any family keeps
 _LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3")  # given rows have positions
 _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.
@@ -42,8 +43,9 @@ class EncoderSizes:
     @property
     def patches(self) -> int:
         """Patches of the largest picture that it encodes at once."""
-        rows = _MOST_ROWS.get(self.config.projector, 0)
-        return rows * self.config.merge**2 or (self.config.image // self.config.patch) ** 2
+        plan = plan_picture(self.config, _LARGE, _LARGE, Detail.HIGH)
+        cuts = [plan.tiles] if plan.overview is None else [plan.tiles, plan.overview]
+        return max(math.prod(cut.tile) for cut in cuts) // self.config.patch**2
 
     @property
     def buffer_bytes(self) -> int:

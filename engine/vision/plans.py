@@ -159,14 +159,14 @@ def _fitted(size: Size, step: int, least: int, most: int, *, is_whole: bool) -> 
     return _shortened(Size(wide, high), step, most)
 
 
-# Qwen3-VL and later: 64 to 16,384 tokens, which are pixels in its published settings. Where the file
-# states no other limit, a picture has a fourth of that, as in llama.cpp: all would take minutes to
-# read on a processor, and most of a usual context.
-_QWEN_LEAST, _QWEN_USUAL, _QWEN_MOST = 64, 4_096, 16_384
+# Qwen3-VL and later: its published settings are 64 to 16,384 tokens, in pixels. Where the file states
+# no other limit, a picture has a fourth of the most, as in llama.cpp: all would take minutes to read
+# on a processor, gigabytes beside the model, and most of a usual context.
+_QWEN_LEAST, _QWEN_MOST = 64, 4_096
 
 
 def _qwen_standard(config: VisionConfig) -> int:
-    return config.most_pixels // _step(config) ** 2 or _QWEN_USUAL
+    return config.most_pixels // _step(config) ** 2 or _QWEN_MOST
 
 
 def _qwen(config: VisionConfig, size: Size, budget: int) -> Plan:

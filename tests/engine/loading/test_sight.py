@@ -12,6 +12,7 @@ from engine import Failed, Load, ModelLoaded
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.loading.loader import LoadedModel, load
 from engine.vision import pairing
+from engine.vision.encoder_memory import EncoderSizes
 from engine.vision.pairing import find_encoder
 from engine_bench import Bench
 from fake_gpu import FakeGpu
@@ -39,7 +40,7 @@ def test_a_model_sees_with_the_encoder_beside_it(pair: Path) -> None:
 def test_only_a_model_that_is_to_see_looks_for_an_encoder(
     pair: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.loading.sight.find_encoder", lambda *given: pytest.fail("looked"))
+    monkeypatch.setattr("engine.loading.sight.encoder_beside", lambda *given: pytest.fail("looked"))
     assert load(pair, backend="reference").sight is None  # as a draft model is
     assert loaded(pair, backend="reference", ids_only=True).sight is None
 
@@ -149,3 +150,13 @@ def test_of_files_that_are_no_encoders_the_beginning_is_read(
     assert find_encoder(model, "qwen35", 256) == tmp_path / "z-MMPROJ-f16.gguf"
     assert opened == [tmp_path / "z-MMPROJ-f16.gguf"]
     assert find_encoder(model, "qwen3", 256) is None  # nothing is made for it
+
+
+def test_a_model_without_room_for_its_encoder_says_so(
+    pair: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EncoderSizes, "buffer_bytes", 1 << 50)
+    model = loaded(pair)
+    assert model.sight is None
+    assert model.blind == "there is no room for its picture encoder in the memory."
+    assert model.plan.encoder_bytes == 0

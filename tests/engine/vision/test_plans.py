@@ -100,7 +100,6 @@ def test_lfm2_divides_pictures_of_more_than_twice_its_most_tokens() -> None:
 def test_what_a_file_states_of_sizes_goes_before_the_published_settings() -> None:
     qwen = replace(PUBLISHED["qwen3vl_merger"], most_pixels=0)
     assert 4000 < plan_picture(qwen, 4000, 4000).tokens <= 4096
-    assert 16_000 < plan_picture(qwen, 9000, 9000, Detail.HIGH).tokens <= 16_384
     qwen = replace(qwen, least_pixels=200 * 1024, most_pixels=1000 * 1024)
     assert 200 <= plan_picture(qwen, 32, 32).tokens <= 225
     assert 900 < plan_picture(qwen, 4000, 4000).tokens <= 1000

@@ -75,6 +75,8 @@ def test_prompts_on_several_threads_add_images_that_share_no_ids(
         list(threads.map(add, range(6)))
     ids = [one for image in registry.images for one in image.ids]
     assert ids == list(range(V, V + 2 * 300))
+
+
 def test_the_rows_used_longest_ago_are_freed_beyond_the_limit() -> None:
     registry = ImageRegistry(V, rows_bytes=3 * 8)
     a, b, c, d = (registry.add(key, 2, 1, 2) for key in "abcd")
