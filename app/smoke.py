@@ -133,7 +133,7 @@ async def _check_document(controller: Controller, name: str, content: bytes, tex
         if found and found[0].phase is not AttachmentPhase.READING:
             break
         await _wait_for(attachments.state.changed)
-    seen = found[0].part.text if found[0].part is not None else ""
+    seen = found[0].file.text if found[0].file is not None else ""
     attachments.remove(found[0].id)
     if seen != text:
         raise SmokeError(f"The text of {name} was {seen!r}. {found[0].fault}".strip())

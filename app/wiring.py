@@ -23,7 +23,7 @@ from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
 from app.domain.model_ref import local_path
-from app.domain.parts import Content, Parts, without_files
+from app.domain.parts import Content, Parts, without_files_and_images
 from app.domain.transfer import ExportFormat
 from app.library.service import Library
 from app.preferences_wiring import connect_preferences
@@ -104,7 +104,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         """Put a waiting message into the field, before what is typed there."""
         parts = controller.outbox.parts(number)
         controller.attachments.put_back(parts)
-        composer.put_before(without_files(parts))
+        composer.put_before(without_files_and_images(parts))
         window.chat.flush_draft()  # first: a crash in between must not lose the message
         controller.outbox.remove(number)
         composer.setFocus()
@@ -321,10 +321,10 @@ def connect_files(window: Window, controller: Controller) -> None:
     window.prompt_list.parts_wanted.connect(files.read_by_parts)
 
     def attach_in_editor(message: int, paths: list[Path]) -> None:
-        if paths:
-            files.attach(paths, message)
-        else:
-            controller.opening.paste(paths)
+        files.attach(paths, message)
+
+    def attach_image_in_editor(message: int, content: bytes) -> None:
+        files.attach_image(content, message)
 
     def restore_in_editor(message: int, removed: Attachment, place: int) -> None:
         files.undo_remove(removed, place, message)
@@ -345,13 +345,15 @@ def connect_files(window: Window, controller: Controller) -> None:
         files.recent_files(partial(attaching.list.show_files, here))
 
     Activation(window).activated.connect(files.check_changed)  # others may have changed them
-    composer.files_pasted.connect(controller.opening.paste)
+    composer.files_pasted.connect(controller.opening.open)
+    composer.image_pasted.connect(files.attach_image)
     composer.file_restored.connect(files.undo_remove)
     for source in (composer, editing):
         source.file_removed.connect(files.remove)
         source.file_retried.connect(files.retry)
         source.file_reloaded.connect(files.reload)
     editing.files_pasted.connect(attach_in_editor)
+    editing.image_pasted.connect(attach_image_in_editor)
     editing.file_restored.connect(restore_in_editor)
     editing.began.connect(files.begin_edit)
     for cancel in (files.cancel_edit, controller.fit.cancel_edit):

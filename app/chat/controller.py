@@ -80,6 +80,7 @@ from app.settings.table import Settings, with_own, without_own
 from app.settings.used_sampling import UsedValue
 from app.state.chat import Notice
 from app.state.states import States
+from app.store.blobs import Blobs
 from app.store.writer import StoreQueue
 from app.system import restart
 from app.system.file_manager import show_in_folder
@@ -132,7 +133,10 @@ class Controller(QObject):
             self,
         )
         state.set_capabilities(self.engines.capabilities(None))
-        self._prompts = PromptBuilder(state, lambda model: self._model_settings(model))
+        blobs = Blobs(store_queue.path)
+        self._prompts = PromptBuilder(
+            state, lambda model: self._model_settings(model), file=blobs.find
+        )
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)

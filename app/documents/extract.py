@@ -1,4 +1,4 @@
-"""Extraction of documents from files, by readers in child processes."""
+"""Extraction of documents from files, and looks at pictures, by child processes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.documents.packing import unpack
+from app.documents.pictures import PictureLook, look_at
 from app.documents.source import (
     MOST_BYTES,
     MOST_CHARACTERS,
@@ -67,6 +68,16 @@ class Extractor:
             raise _extraction_error(error) from None
         _check_unchanged(path, before)
         return document
+
+    def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
+        """The size and the thumbnail of the picture in a file. Raises ExtractionError."""
+        before = file_state(path, self._most_bytes)
+        try:
+            found = look_at(path, self._pool, cancelled)
+        except (ChildError, ExtractionError) as error:
+            raise _extraction_error(error) from None
+        _check_unchanged(path, before)
+        return found
 
     def close(self) -> None:
         """End the child processes; extractions that run raise ExtractionError, as cancelled."""

@@ -41,6 +41,7 @@ class Look(StrEnum):
     """What a file is of which no text can be extracted."""
 
     PICTURE = "picture"
+    UNREAD_PICTURE = "unread picture"  # of a format that is not read
     AUDIO = "audio"
     VIDEO = "video"
     MODEL = "model"  # of a neural network

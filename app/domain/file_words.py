@@ -92,11 +92,16 @@ def attachment_words(part: Part) -> str:
 
 def image_words(image: ImagePart) -> str:
     """The name of a picture, and its size in pixels."""
-    name = image.name or tr("Pasted picture")
-    if not image.width or not image.height:
-        return name
+    name, size = image.name or tr("Pasted picture"), size_words(image)
+    return tr("{name}, {size}", name=name, size=size) if size else name
+
+
+def size_words(image: ImagePart) -> str:
+    """The size of a picture in pixels; "" if it is not known."""
     width, height = image.width, image.height
-    return tr("{name}, {width} × {height}", name=name, width=width, height=height)  # noqa: RUF001
+    if not width or not height:
+        return ""
+    return tr("{width} × {height}", width=width, height=height)  # noqa: RUF001
 
 
 def reads_words(part: FilePart) -> str:

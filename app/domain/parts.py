@@ -128,6 +128,7 @@ class ImagePart:
     width: int = 0  # pixels
     height: int = 0
     size_bytes: int = 0
+    modified: float = 0.0  # of the file it was attached from, seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ Part = (
     | ErrorPart
 )
 Parts = tuple[Part, ...]
+FileOrImage = FilePart | ImagePart
 Content = str | Sequence[Part]  # of a message that is being made
 
 
@@ -253,7 +255,7 @@ def _with_text(part: TextPart | FilePart, text: str) -> Part:
     return replace(part, text=text)
 
 
-def attachments(parts: Iterable[Part]) -> Parts:
+def attachments(parts: Iterable[Part]) -> tuple[FileOrImage, ...]:
     """The attached files and images, without passages that were found in them."""
     return tuple(part for part in parts if isinstance(part, FilePart | ImagePart))
 
@@ -263,9 +265,23 @@ def files(parts: Iterable[Part]) -> tuple[FilePart, ...]:
     return tuple(part for part in parts if isinstance(part, FilePart) and part.name)
 
 
-def without_files(parts: Iterable[Part]) -> Parts:
-    """All parts but the attached files."""
-    return tuple(part for part in parts if not (isinstance(part, FilePart) and part.name))
+def files_and_images(parts: Iterable[Part]) -> tuple[FileOrImage, ...]:
+    """The attached files and pictures, without pasted texts."""
+    return tuple(part for part in parts if _is_file_or_image(part))
+
+
+def without_files_and_images(parts: Iterable[Part]) -> Parts:
+    """All parts but the attached files and pictures; pasted texts are among them."""
+    return tuple(part for part in parts if not _is_file_or_image(part))
+
+
+def images(parts: Iterable[Part]) -> tuple[ImagePart, ...]:
+    """The pictures among parts."""
+    return tuple(part for part in parts if isinstance(part, ImagePart))
+
+
+def _is_file_or_image(part: Part) -> TypeGuard[FileOrImage]:
+    return isinstance(part, ImagePart) or (isinstance(part, FilePart) and bool(part.name))
 
 
 def clipboard_text(parts: Parts) -> str:

@@ -13,7 +13,7 @@ from enum import Enum
 from PySide6.QtCore import QObject, Signal
 
 from app.domain.model_ref import ModelRef
-from app.domain.parts import FilePart
+from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.state.observable import Observable, ReadOnly
 
 
@@ -37,29 +37,40 @@ class AttachmentPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of a message that is not sent."""
+    """A file or picture of a message that is not sent."""
 
     id: int
-    name: str  # of the file
+    name: str  # of the file; "": pasted
     path: str = ""  # it was attached from
     phase: AttachmentPhase = AttachmentPhase.READING
-    part: FilePart | None = None  # once it is READY
+    part: FileOrImage | None = None  # once it is READY
     tokens: int | None = None  # of what the model reads of it; None: not counted
     approximate: bool = False  # the tokens are estimated by characters
     progress: float = 0.0  # of READING, 0 to 1; 0: not known
     fault: str = ""  # one sentence: why it has no text
     remedy: str = ""  # what the user can do; "": nothing
     changed: bool = False  # the file on disk is another one now: `reload` reads it again
-    wanted: FilePart | None = None  # what is read of it, before it is READY
+    wanted: FileOrImage | None = None  # what is read of it, before it is READY
+    thumbnail: bytes = b""  # PNG, of a picture
 
     @property
-    def kept(self) -> FilePart:
+    def file(self) -> FilePart | None:
+        """Its part if it is a text that was read, and no picture."""
+        return self.part if isinstance(self.part, FilePart) else None
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is known to be a picture."""
+        return isinstance(self.part or self.wanted, ImagePart)
+
+    @property
+    def kept(self) -> FileOrImage:
         """What is stored of it while it is not sent: its text is read again after a start, unless
         its bytes are not kept.
         """
         if self.part is None:
             return self.wanted or FilePart(self.name, path=self.path)
-        if not self.part.sha256:
+        if not self.part.sha256 or isinstance(self.part, ImagePart):
             return self.part
         return replace(self.part, text="", pages=(), warnings=())
 

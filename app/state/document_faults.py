@@ -60,6 +60,10 @@ def _look_words(name: str, look: str) -> tuple[str, str]:
     old = tr("{file} is in an old Office format, which cannot be read.", file=name)
     words: dict[str, tuple[str, str]] = {
         Look.PICTURE: (tr("{file} is a picture, which has no text.", file=name), ""),
+        Look.UNREAD_PICTURE: (
+            tr("{file} is a picture in a format that cannot be read.", file=name),
+            tr("Save it as JPEG or PNG, and attach that."),
+        ),
         Look.AUDIO: (tr("{file} is a sound recording, which has no text.", file=name), ""),
         Look.VIDEO: (tr("{file} is a video, which has no text.", file=name), ""),
         Look.MODEL: (

@@ -18,7 +18,7 @@ from engine.frontend.template import (
 )
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.frontend.tool_formats.formats import ToolFormat
-from engine.messages import ContextPolicy, Role, Tool, Turn
+from engine.messages import ContextPolicy, ImagePart, Role, Tool, Turn
 from engine.vision.source import never
 
 Write = Callable[[ChatTemplate, Sequence[Turn]], AnswerPrompt]  # how turns are rendered
@@ -101,6 +101,14 @@ class PromptBuilder:
             return AnswerPrompt(text)
 
         return self._build(turns, policy, write, cancelled)
+
+    def image_tokens(
+        self, images: Sequence[ImagePart], cancelled: Callable[[], bool] = never
+    ) -> int:
+        """Tokens that pictures have in a prompt; raises EngineError as `answer` does."""
+        turn = Turn(Role.USER, tuple(images))
+        places = self._read_pictures((turn,), cancelled)
+        return 0 if places is None else places.count(turn, self._tokenizer)
 
     def _build(
         self,

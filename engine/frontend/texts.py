@@ -37,8 +37,9 @@ def answered(
 ) -> TextEvent:
     """The event that answers a request; a very long text takes seconds. Raises EngineError."""
     match request:
-        case CountTokens(text=text):
-            return TokensCounted(id, len(tokenizer.encode(text, add_special=False)))
+        case CountTokens(text=text, images=images):
+            tokens = len(tokenizer.encode(text, add_special=False))
+            return TokensCounted(id, tokens + prompts.image_tokens(images, cancelled))
         case Tokenize():
             ids = tokenizer.encode(
                 request.text,

@@ -17,6 +17,7 @@ from engine.messages.values import (
     Constraint,
     ContextPolicy,
     DraftKind,
+    ImagePart,
     Infill,
     Pooling,
     Sampling,
@@ -201,10 +202,11 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class CountTokens:
-    """Count the tokens of a text that is being written."""
+    """Count the tokens of a text that is being written, and those of pictures beside it."""
 
     text: str
     model: Path | None = None
+    images: tuple[ImagePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from engine import (
     Cancelled,
     Chat,
     ContextPolicy,
+    CountTokens,
     Event,
     Failed,
     Finished,
@@ -29,6 +30,7 @@ from engine import (
     SnapshotSaved,
     TemplateApplied,
     TextPart,
+    TokensCounted,
     Turn,
     Unload,
 )
@@ -333,3 +335,12 @@ def test_nothing_is_restored_of_a_text_with_pictures_nor_promised(
         promised = seeing.expect(number, measured, TemplateApplied).cached_tokens
         assert promised == finished(ask(seeing, number, *before, last)).reused_tokens
         assert bool(promised) == (not last.images)
+
+
+def test_the_tokens_of_pictures_are_counted_with_those_of_a_text(seeing: Bench) -> None:
+    def tokens(number: int, *pictures: ImagePart, text: str = "") -> int:
+        seeing.send(number, CountTokens(text, images=pictures))
+        return seeing.until(TokensCounted)[-1].tokens  # type: ignore[union-attr]
+
+    assert tokens(1, CAT) == ROWS
+    assert tokens(2, CAT, DOG, text="what is it") == 2 * ROWS + tokens(3, text="what is it")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from PySide6.QtCore import QBuffer, QByteArray, QPointF, Qt
+from PySide6.QtGui import QImage, QImageWriter, QLinearGradient, QPainter
 from PySide6.QtTest import QTest
 
 from app.domain.documents import (
@@ -18,7 +20,7 @@ from app.domain.documents import (
 )
 from app.domain.message import MessageState
 from app.domain.model_ref import Local
-from app.domain.parts import FilePart, Part, TextPart
+from app.domain.parts import FilePart, ImagePart, Part, TextPart
 from app.downloads import catalog
 from app.state.attachments import (
     Attachment,
@@ -80,7 +82,7 @@ SHEETS = _part(
 NOTES = FilePart("notes.md", _TEXT * 20, kind=DocumentKind.MARKDOWN, path="/home/ada/notes.md")
 
 
-def _ready(number: int, part: FilePart, tokens: int, **more: object) -> Attachment:
+def _ready(number: int, part: FilePart | ImagePart, tokens: int, **more: object) -> Attachment:
     phase = AttachmentPhase.READY
     return replace(Attachment(number, part.name, part.path, phase, part, tokens), **more)
 
@@ -117,6 +119,39 @@ def files(stage: Stage) -> None:
     chips = stage.window.composer.chips.chips
     chips[2].setFocus()
     flush()
+
+
+def _painting() -> bytes:
+    """A landscape, as PNG."""
+    image = QImage(192, 128, QImage.Format.Format_RGB32)
+    painter, sky = QPainter(image), QLinearGradient(QPointF(0, 0), QPointF(0, 128))
+    sky.setColorAt(0.0, Qt.GlobalColor.darkBlue)
+    sky.setColorAt(0.7, Qt.GlobalColor.yellow)
+    sky.setColorAt(0.71, Qt.GlobalColor.darkGreen)
+    painter.fillRect(image.rect(), sky)
+    painter.end()
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    QImageWriter(buffer, QByteArray(b"PNG")).write(image)
+    return bytes(buffer.data().data())
+
+
+def files_pictures(stage: Stage) -> None:
+    """Pictures among files: a file's with its tokens, a pasted one, and one that cannot be read."""
+    lake = ImagePart("lake in the evening.jpg", "", "/home/ada/lake.jpg", 4032, 3024)
+    pasted = ImagePart("", "", "", 1280, 800)
+    more = {"thumbnail": _painting()}
+    failed = Attachment(4, "photo.heic", "/home/ada/photo.heic", AttachmentPhase.FAILED,
+        fault="photo.heic is a picture in a format that cannot be read.",
+        remedy="Save it as JPEG or PNG, and attach that.")  # fmt: skip
+    _attach(
+        stage,
+        _ready(1, lake, 1024, **more),
+        replace(_ready(2, pasted, 0, **more), tokens=None),
+        _ready(3, NOTES, 820),
+        failed,
+    )
+    stage.window.composer.insert("Where was this taken?")
 
 
 def files_many(stage: Stage) -> None:
@@ -350,7 +385,8 @@ def files_dragged(stage: Stage) -> None:
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
-        *(files, files_many, files_narrow, files_fit, files_too_long, files_forgotten),
+        *(files, files_pictures, files_many, files_narrow, files_fit, files_too_long),
+        files_forgotten,
         *(files_indexing, files_indexing_paused, files_search_model, files_changed),
         *(
             file_card,

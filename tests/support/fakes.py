@@ -157,6 +157,7 @@ class FakeEngine:
         can_think: bool = False,
         template_problem: str = "",
         unusable: tuple[str, ...] = (),
+        encoder: Path | None = None,
     ) -> None:
         """Report the model as loaded; so many of its layers are read from the disk."""
         load = self.load
@@ -186,6 +187,7 @@ class FakeEngine:
                 can_think=can_think,
                 template_problem=template_problem,
                 sampling_unusable=unusable,
+                encoder=encoder,
             )
         )
 

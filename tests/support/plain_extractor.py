@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from app.documents.pictures import PictureLook
 from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
@@ -40,6 +41,9 @@ class PlainExtractor:
         labels = map(str, range(1, len(texts) + 1)) if unit else [""]
         pages = tuple(Page(*page) for page in zip(labels, texts, strict=True))
         return Document(DocumentKind.TEXT, pages, unit)
+
+    def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
+        raise ExtractionError(ExtractionFault.UNKNOWN)
 
     def close(self) -> None:
         self.closed = True

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from app.chat.documents.file_texts import TextExtractor
 from app.settings.table import Settings
 from engine import Engine, Event
 from fakes import FakeEngine
+from plain_extractor import PlainExtractor
 from stage import Stage, until
 
 
@@ -21,14 +23,23 @@ class RealStage(Stage):
 class Runs:
     """Consecutive runs of the app with the same folder."""
 
-    def __init__(self, folder: Path, model: Path, settings: Settings) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        model: Path,
+        settings: Settings,
+        extractor: Callable[[], TextExtractor] = PlainExtractor,
+    ) -> None:
         self._folder, self._model, self._settings = folder, model, settings
+        self._extractor = extractor
         self._running: Stage | None = None
 
     def start(self) -> Stage:
         """Quit the current run and start another."""
         self.stop()
-        self._running = stage = RealStage(self._folder, settings=self._settings)
+        self._running = stage = RealStage(
+            self._folder, settings=self._settings, extractor=self._extractor()
+        )
         stage.start(self._model)
         until(lambda: stage.state.model.loaded is not None)
         return stage

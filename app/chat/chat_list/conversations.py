@@ -11,7 +11,7 @@ from app.domain.chat import Conversation, Hit
 from app.domain.chat_settings import ChatSettings, settings_text
 from app.domain.greetings import topic
 from app.domain.ids import new_id
-from app.domain.parts import FilePart, ImagePart, Parts, attachments, typed_text
+from app.domain.parts import FilePart, Parts, attachments, typed_text
 from app.markdown.blocks import Paragraph
 from app.markdown.stream import PlainText
 from app.state.chat import State
@@ -162,8 +162,7 @@ def _title_sources(parts: Parts) -> Iterator[str]:
     yield topic(prose)
     yield text
     for part in attachments(parts):
-        if isinstance(part, FilePart | ImagePart):
-            yield part.name
+        yield part.name
         if isinstance(part, FilePart):
             yield part.text[:_TITLE_SOURCE]
             yield part.text

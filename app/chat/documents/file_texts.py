@@ -2,21 +2,23 @@
 
 Works on a thread that may wait for slow drives. The text is read from the bytes that were kept, so
 that it is theirs whatever happens to the file meanwhile; the same bytes under a name with the same
-ending are not extracted again.
+ending are not extracted again. Of a picture there is no text, but a thumbnail.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from app.documents.pictures import PictureLook, is_picture
 from app.documents.source import ExtractionError, ExtractionFault, file_state, pieces, sha256_of
 from app.domain.documents import Document, Reads
-from app.domain.parts import FilePart
+from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
 from app.store.schema import StoreError
@@ -38,9 +40,21 @@ class TextExtractor(Protocol):
         """The document in a file; blocks. Raises ExtractionError."""
         ...
 
+    def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
+        """The size and the thumbnail of a picture; blocks. Raises ExtractionError."""
+        ...
+
     def close(self) -> None:
         """End what it runs."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file that was read."""
+
+    part: FileOrImage
+    thumbnail: bytes = b""  # PNG, of a picture
 
 
 class FileTexts:
@@ -51,13 +65,18 @@ class FileTexts:
         self._blobs, self._make = blobs, extractor
         self._extractor: TextExtractor | None = None
 
+    def keep(self, wanted: FileOrImage, content: bytes) -> FileOrImage:
+        """The part with the hash of its content, which is kept; raises StoreError."""
+        return replace(wanted, sha256=self._blobs.add(content), size_bytes=len(content))
+
     def read(
         self,
-        wanted: FilePart,
+        wanted: FileOrImage,
         cancelled: Callable[[], bool],
         progress: Callable[[float], None] | None = None,
-    ) -> FilePart:
-        """The part with its text: of its hash if the bytes are there, or else of its path.
+    ) -> ReadFile:
+        """The part with its text, or as a picture, of its hash if the bytes are there, or else of
+        its path.
 
         `progress` is called with 0 to 1 while it is extracted. Raises ExtractionError and StoreError.
         """
@@ -66,22 +85,14 @@ class FileTexts:
         found = self._extracted_before(part)
         if found is None:
             found = self._extracted(part, cancelled, progress)
-            content = [EXTRACTION, _ending(part), to_row(found)]
+            content = [EXTRACTION, _ending(part), to_row(found.part)]
+            if found.thumbnail:
+                content.append(base64.b64encode(found.thumbnail).decode("ascii"))
             with suppress(StoreError):  # then it is extracted again next time
                 self._blobs.keep_extracted(part.sha256, json.dumps(content).encode())
-        chosen = tuple(each for each in part.chosen if each < len(found.pages))
-        return replace(
-            part,
-            reads=Reads.WHOLE if part.reads is Reads.PAGES and not chosen else part.reads,
-            chosen=chosen,
-            text=found.text,
-            kind=found.kind,
-            unit=found.unit,
-            pages=found.pages,
-            warnings=found.warnings,
-        )
+        return ReadFile(_completed(part, found.part), found.thumbnail)
 
-    def is_changed(self, part: FilePart) -> bool:
+    def is_changed(self, part: FileOrImage) -> bool:
         """Whether the file that a part was attached from is there, with other content."""
         if not part.path or not part.sha256:
             return False
@@ -102,8 +113,10 @@ class FileTexts:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _kept(self, wanted: FilePart, cancelled: Callable[[], bool]) -> FilePart:
+    def _kept(self, wanted: FileOrImage, cancelled: Callable[[], bool]) -> FileOrImage:
         """The part with the hash of its file, whose bytes are kept."""
+        if not wanted.path:  # it was pasted
+            raise ExtractionError(ExtractionFault.MISSING)
         path = Path(disk_files.system_path(Path(wanted.path)))
         facts = file_state(path)
         sha256 = self._blobs.add(pieces(path, cancelled))
@@ -111,36 +124,71 @@ class FileTexts:
 
     def _extracted(
         self,
-        part: FilePart,
+        part: FileOrImage,
         cancelled: Callable[[], bool],
         progress: Callable[[float], None] | None,
-    ) -> FilePart:
+    ) -> ReadFile:
         path = self._blobs.find(part.sha256)
         if path is None:
             raise ExtractionError(ExtractionFault.UNREADABLE)
         if self._extractor is None:
             self._extractor = self._make()
+        if is_picture(path):
+            look = self._extractor.look(path, cancelled)
+            image = ImagePart(part.name, part.sha256, width=look.width, height=look.height)
+            return ReadFile(image, look.thumbnail)
         document = self._extractor.extract(path, part.name, cancelled, progress)
-        return FilePart(
-            part.name,
-            document.text,
-            part.sha256,
-            document.kind,
-            document.unit,
-            document.starts,
-            warnings=document.warnings,
+        return ReadFile(
+            FilePart(
+                part.name,
+                document.text,
+                part.sha256,
+                document.kind,
+                document.unit,
+                document.starts,
+                warnings=document.warnings,
+            )
         )
 
-    def _extracted_before(self, part: FilePart) -> FilePart | None:
+    def _extracted_before(self, part: FileOrImage) -> ReadFile | None:
         content = self._blobs.extracted(part.sha256)
         try:
-            version, ending, row = json.loads(content) if content else (0, "", ())
-            found = from_row(*row) if (version, ending) == (EXTRACTION, _ending(part)) else None
+            version, ending, row, *thumbnail = json.loads(content) if content else (0, "", ())
+            if (version, ending) != (EXTRACTION, _ending(part)):
+                return None
+            found = from_row(*row)
+            read = base64.b64decode("".join(thumbnail), validate=True)
         except (ValueError, TypeError):
             return None  # damaged
-        return found if isinstance(found, FilePart) else None
+        return ReadFile(found, read) if isinstance(found, FilePart | ImagePart) else None
 
 
-def _ending(part: FilePart) -> str:
+def _completed(part: FileOrImage, found: FileOrImage) -> FileOrImage:
+    """A part with what was found in its file."""
+    if isinstance(found, ImagePart):
+        return replace(
+            found,
+            name=part.name,
+            sha256=part.sha256,
+            path=part.path,
+            size_bytes=part.size_bytes,
+            modified=part.modified,
+        )
+    if isinstance(part, ImagePart):  # a picture of a format that is judged otherwise now
+        part = FilePart(part.name, sha256=part.sha256, path=part.path, modified=part.modified)
+    chosen = tuple(each for each in part.chosen if each < len(found.pages))
+    return replace(
+        part,
+        reads=Reads.WHOLE if part.reads is Reads.PAGES and not chosen else part.reads,
+        chosen=chosen,
+        text=found.text,
+        kind=found.kind,
+        unit=found.unit,
+        pages=found.pages,
+        warnings=found.warnings,
+    )
+
+
+def _ending(part: FileOrImage) -> str:
     """The ending of its name, by which text formats are told apart."""
     return Path(part.name).suffix.lower()

@@ -57,7 +57,7 @@ class IndexedFiles(QObject):
     def _on_attached(self, place: Place) -> None:
         """Index the attached files of which only passages will be read."""
         for each in self._attachments.of(place):
-            part = each.part
+            part = each.file
             if part is not None and part.reads is Reads.PASSAGES and part.text:
                 key, found = document_key(part), _offered(part)
                 if (key, found.version) not in self._wanted:
@@ -76,7 +76,7 @@ class IndexedFiles(QObject):
             for message in branch:
                 yield from (part for part in message.parts if isinstance(part, FilePart))
         for place in self._attachments.places():
-            yield from (each.part for each in self._attachments.of(place) if each.part is not None)
+            yield from (each.file for each in self._attachments.of(place) if each.file is not None)
 
 
 def _offered(part: FilePart) -> Offered:

@@ -2,7 +2,8 @@
 
 A turn is text, so this is also where each kind of part becomes text: thoughts with their tags as
 the model wrote them, attached texts between blank lines, and results of tools as a turn of the user
-in the notation that most models with tools were trained on. Images and errors are not in a prompt.
+in the notation that most models with tools were trained on. Errors are not in a prompt. A model that
+cannot see pictures reads their names.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import dropwhile
+from pathlib import Path
 
 from app.chat.requests.context_room import answer_room, bytes_per_token, context_of
 from app.domain.answer_request import AnswerRequest, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef, Remote
-from app.domain.parts import Part, TextPart, ToolResultPart, prompt_text, without_error
+from app.domain.parts import (
+    ImagePart,
+    Part,
+    TextPart,
+    ToolResultPart,
+    prompt_text,
+    without_error,
+)
 from app.domain.passages import as_read, passages_part, text_bytes, without_old
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
@@ -25,10 +34,22 @@ from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
 from engine import ApplyTemplate, Chat, Role, Sampling, Turn
+from engine import ImagePart as GivenImage
+from engine import Part as GivenPart
+from engine import TextPart as GivenText
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
 GREETED = "You began this conversation with these words:"  # before a greeting
-_Piece = tuple[int, Turn]  # the message, and the text of some of its parts
+_Piece = tuple[int, Turn]  # the message, and some of its parts
+GiveImage = Callable[[ImagePart], GivenImage | None]  # None: the model reads its name
+
+
+def _no_image(image: ImagePart) -> None:
+    """How pictures are given to a model that cannot see them."""
+
+
+def _no_file(sha256: str) -> None:
+    """Where no files are kept."""
 
 
 class PromptBuilder:
@@ -39,13 +60,15 @@ class PromptBuilder:
         state: State,
         settings: Callable[[ModelRef | None], Settings],
         now: Callable[[], datetime] = datetime.now,
+        file: Callable[[str], Path | None] = _no_file,
     ) -> None:
         """`settings` are those of a model, of None: the one in use; `now` is the local time, for
-        variables.
+        variables. `file` finds the file of a picture by its hash.
         """
         self._state = state
         self._settings = settings
         self._now = now
+        self._file = file
 
     def usual_instructions(self, conversation: int | None) -> str:
         """Default instructions of a chat: its folder's, or else those of the app's settings."""
@@ -86,7 +109,19 @@ class PromptBuilder:
 
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
-        return turns_of(self._fitting(conversation, messages)[0], self.instructions(conversation))
+        fitting, system = self._fitting(conversation, messages)[0], self.instructions(conversation)
+        return turns_of(fitting, system, self.given if self.sees(conversation) else _no_image)
+
+    def sees(self, conversation: int | None) -> bool:
+        """Whether the model of a chat sees pictures, as far as that is known."""
+        model, loaded = self._state.settings(conversation).model, self._state.model.loaded
+        is_loaded = loaded is not None and self._state.has_in_use(model)
+        return loaded is None or not is_loaded or loaded.encoder is not None
+
+    def given(self, image: ImagePart) -> GivenImage | None:
+        """A picture as the engine takes it; None: its file is not there any more."""
+        path = self._file(image.sha256) if image.sha256 else None
+        return None if path is None else GivenImage(path, description=image.name)
 
     def _fitting(
         self, conversation: int | None, messages: Sequence[Message]
@@ -175,18 +210,20 @@ def prompt_messages(
     return tuple(made)
 
 
-def turns_of(messages: Sequence[Message], system: str) -> tuple[Turn, ...]:
+def turns_of(
+    messages: Sequence[Message], system: str, give: GiveImage = _no_image
+) -> tuple[Turn, ...]:
     """Prompt turns of a branch: empty turns dropped, consecutive turns of one role merged.
 
     An answer that failed before its first token leaves two user messages in a row; many chat
     templates refuse that, so they are joined. Many also refuse a first turn by the model, such as
     the greeting of a preset: it is put behind the instructions, where every model reads it.
     """
-    greeting, groups = _greeting(_groups(messages))
+    greeting, groups = _greeting(_groups(messages, give))
     if greeting:
         system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
     turns = [Turn(Role.SYSTEM, system)] if system.strip() else []
-    return (*turns, *(Turn(group[0][1].role, _text(group)) for group in groups))
+    return (*turns, *(Turn(group[0][1].role, _content(group)) for group in groups))
 
 
 def length_instruction(how: AnswerAgain, words: int) -> str:
@@ -207,7 +244,11 @@ def with_extra(turns: tuple[Turn, ...], extra: str) -> tuple[Turn, ...]:
     at = max((at for at, turn in enumerate(turns) if turn.role is Role.USER), default=-1)
     if not extra or at < 0:
         return turns
-    asked = Turn(Role.USER, f"{turns[at].text}\n\n{extra}")
+    content = turns[at].content
+    if isinstance(content, str):
+        asked = Turn(Role.USER, f"{content}\n\n{extra}")
+    else:
+        asked = Turn(Role.USER, (*content, GivenText(f"\n\n{extra}")))
     return (*turns[:at], asked, *turns[at + 1 :])
 
 
@@ -231,12 +272,23 @@ def _text(group: Sequence[_Piece]) -> str:
     return "\n\n".join(turn.text for _, turn in group)
 
 
-def _groups(messages: Sequence[Message]) -> list[list[_Piece]]:
-    """The pieces of the messages with text, those of one turn together."""
+def _content(group: Sequence[_Piece]) -> str | tuple[GivenPart, ...]:
+    """The contents of pieces as that of one turn."""
+    if not any(turn.images for _, turn in group):
+        return _text(group)
+    made: list[GivenPart] = []
+    for _, turn in group:
+        content = (GivenText(turn.content),) if isinstance(turn.content, str) else turn.content
+        made += (GivenText("\n\n"), *content) if made else content
+    return tuple(made)
+
+
+def _groups(messages: Sequence[Message], give: GiveImage = _no_image) -> list[list[_Piece]]:
+    """The pieces of the messages with text or pictures, those of one turn together."""
     groups: list[list[_Piece]] = []
     for message in messages:
-        for turn in _turns(message):
-            if not turn.text.strip():
+        for turn in _turns(message, give):
+            if not turn.text.strip() and not turn.images:
                 continue
             if groups and groups[-1][0][1].role is turn.role:
                 groups[-1].append((message.id, turn))
@@ -245,14 +297,14 @@ def _groups(messages: Sequence[Message]) -> list[list[_Piece]]:
     return groups
 
 
-def _turns(message: Message) -> Iterator[Turn]:
+def _turns(message: Message, give: GiveImage) -> Iterator[Turn]:
     """The parts of a message as turns: results of tools are read by the model, not written."""
     parts: list[Part] = []
     results: list[str] = []
     for part in message.parts:
         if isinstance(part, ToolResultPart):
             if parts:
-                yield Turn(message.role, prompt_text(parts))
+                yield _turn(message.role, parts, give)
                 parts.clear()
             results.append(f"<tool_response>\n{part.text}\n</tool_response>")
         else:
@@ -262,4 +314,23 @@ def _turns(message: Message) -> Iterator[Turn]:
             parts.append(part)
     if results:
         yield Turn(Role.USER, "\n".join(results))
-    yield Turn(message.role, prompt_text(parts))
+    yield _turn(message.role, parts, give)
+
+
+def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:
+    """Parts as a turn: a text, or texts and pictures in order."""
+    made: list[GivenPart] = []
+    run: list[Part] = []
+    for part in parts:
+        if not isinstance(part, ImagePart):
+            run.append(part)
+        elif (given := give(part)) is None:
+            run.append(TextPart(f"[Picture: {part.name or 'pasted'}]\n"))
+        else:
+            made += (*_given_text(run), given)
+            run = []
+    return Turn(role, (*made, *_given_text(run)) if made else prompt_text(run))
+
+
+def _given_text(parts: Sequence[Part]) -> tuple[GivenText, ...]:
+    return (GivenText(text),) if (text := prompt_text(parts)) else ()

@@ -16,11 +16,19 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
-from app.chat.documents.file_texts import FileTexts, TextExtractor
+from app.chat.documents.file_texts import FileTexts, ReadFile, TextExtractor
 from app.chat.sending.drafts import UnsentText
 from app.documents.source import ExtractionError, ExtractionFault
 from app.domain.documents import Reads
-from app.domain.parts import FilePart, Parts, files, without_files
+from app.domain.parts import (
+    FileOrImage,
+    FilePart,
+    ImagePart,
+    Parts,
+    files,
+    files_and_images,
+    without_files_and_images,
+)
 from app.domain.table_marks import has_table
 from app.state.attachments import (
     Attachment,
@@ -50,7 +58,7 @@ _log = logging.getLogger(__name__)
 class _Outcome:
     """What came of reading a file."""
 
-    part: FilePart | None = None
+    read: ReadFile | None = None
     fault: str = ""
     remedy: str = ""
     unknown: bool = False  # it is of a kind that cannot be read
@@ -66,7 +74,7 @@ class _Folder:
 
 
 class Attachments:
-    """Attaches, reads and removes files; every intent returns at once."""
+    """Attaches, reads and removes files and pictures; every intent returns at once."""
 
     def __init__(
         self,
@@ -130,6 +138,15 @@ class Attachments:
                 lambda found, each=each: self._on_looked_at(each.id, found),
             )
 
+    def attach_image(self, content: bytes, editing: int | None = None) -> None:
+        """Attach a pasted picture, as a file of some picture format."""
+        place = self._place(editing)
+        self._began()
+        self._state.set_notice(NOTICE, None)
+        made = self._new(ImagePart(""))
+        self._add(place, [made])
+        self._read(made.id, made.kept, content)
+
     def take_large_folders(self) -> list[Path]:
         """The folders that were refused because they have too many files; ends their notice."""
         self._state.set_notice(NOTICE, None)
@@ -166,14 +183,14 @@ class Attachments:
     def reload(self, id: int) -> None:
         """Read a file again that has changed on disk; what was chosen of its pages is given up."""
         if (found := self._shown.find(id)) and found[1].path:
-            was = found[1].kept
-            kept = was.reads in (Reads.PASSAGES, Reads.TABLES)
-            reads = was.reads if kept else Reads.WHOLE
+            was, reads = found[1].kept, Reads.WHOLE
+            if isinstance(was, FilePart) and was.reads in (Reads.PASSAGES, Reads.TABLES):
+                reads = was.reads
             self._read(id, FilePart(was.name, path=was.path, reads=reads))
 
     def set_pages(self, id: int, indexes: Collection[int]) -> None:
         """Let the model read some pages of a file, by their indexes; all of them: the whole."""
-        if (found := self._shown.find(id)) and (part := found[1].part):
+        if (found := self._shown.find(id)) and (part := found[1].file):
             chosen = tuple(sorted({each for each in indexes if 0 <= each < len(part.pages)}))
             if chosen and len(chosen) < len(part.pages):
                 self._change_part(id, replace(part, reads=Reads.PAGES, chosen=chosen))
@@ -183,7 +200,7 @@ class Attachments:
     def set_reads(self, id: int, reads: Reads) -> None:
         """Let the model read a file so; `PAGES` are those chosen before."""
         found = self._shown.find(id)
-        if found and (part := found[1].part) and (reads is not Reads.PAGES or part.chosen):
+        if found and (part := found[1].file) and (reads is not Reads.PAGES or part.chosen):
             self._change_part(id, replace(part, reads=reads))
 
     def read_by_parts(self, reads: Reads) -> None:
@@ -196,8 +213,8 @@ class Attachments:
         if self.refuses(place):
             return
         fits = has_table if reads is Reads.TABLES else bool
-        here = [each for each in self._shown.of(place) if each.part and each.part.name]
-        fitting = [each for each in here if each.part and fits(each.part)]
+        here = [each for each in self._shown.of(place) if each.file and each.file.name]
+        fitting = [each for each in here if each.file and fits(each.file)]
         for each in fitting:
             self.set_reads(each.id, reads)
         if fitting:
@@ -209,7 +226,7 @@ class Attachments:
             return
         notice = Notice(tr("This prompt is for a document."), tr("Attach a document first."))
         if reads is Reads.TABLES:
-            names = listed([each.part.name for each in here if each.part])
+            names = listed([each.file.name for each in here if each.file])
             sentence = tr("There is no table in {name}.", name=names)
             if not here:
                 sentence = tr("This prompt is for a table.")
@@ -221,7 +238,9 @@ class Attachments:
         message = self._state.message(message_id)
         if message is not None and message_id not in self._editing:
             self._editing.add(message_id)
-            self._shown.set(Editing(message_id), [self._ready(p) for p in files(message.parts)])
+            self._shown.set(
+                Editing(message_id), [self._ready(p) for p in files_and_images(message.parts)]
+            )
 
     def cancel_edit(self, message_id: int) -> None:
         """Give up the files at the editor of a message."""
@@ -232,7 +251,7 @@ class Attachments:
         """The files that a chat has, the newest first: those of its messages, then the unsent ones."""
         branch = self._state.branches.get(conversation, ()) if conversation is not None else ()
         parts = [part for message in branch for part in files(message.parts)]
-        parts += [each.part for each in self._shown.of(conversation) if each.part]
+        parts += [each.file for each in self._shown.of(conversation) if each.file]
         newest = {(part.path or part.sha256 or part.name): part for part in parts}
         return tuple(
             KnownFile(part.name, part.sha256, part.path, part.kind)
@@ -292,8 +311,8 @@ class Attachments:
             return Notice(failed[0].fault, tr("Remove it from the message, or try again."))
         return None
 
-    def parts(self, place: Place) -> tuple[FilePart, ...]:
-        """The files of a message, in order."""
+    def parts(self, place: Place) -> tuple[FileOrImage, ...]:
+        """The files and pictures of a message, in order."""
         return tuple(each.part for each in self._shown.of(place) if each.part)
 
     def with_files(self, message_id: int, parts: Parts) -> Parts:
@@ -301,7 +320,7 @@ class Attachments:
         if message_id not in self._editing:
             return parts
         kept = self.parts(Editing(message_id))
-        return (*kept, *without_files(parts))
+        return (*kept, *without_files_and_images(parts))
 
     def clear(self, place: Place) -> None:
         """The files of a place were sent, or given up."""
@@ -312,11 +331,14 @@ class Attachments:
     def put_back(self, parts: Parts) -> None:
         """Attach the files of a message that is not to be sent, before those of the shown chat."""
         place = self._state.current
-        self._set(place, [*map(self._ready, files(parts)), *self._shown.of(place)])
+        self._set(place, [*map(self._ready, files_and_images(parts)), *self._shown.of(place)])
 
-    def restore(self, place: Place, wanted: Sequence[FilePart], *, first: bool = True) -> None:
-        """Attach files and read their texts again; `first`: before those that are there."""
-        made = [self._ready(part) if part.text else self._new(part) for part in wanted]
+    def restore(self, place: Place, wanted: Sequence[FileOrImage], *, first: bool = True) -> None:
+        """Attach files and read them again; `first`: before those that are there."""
+        made = [
+            self._ready(part) if isinstance(part, FilePart) and part.text else self._new(part)
+            for part in wanted
+        ]
         there = self._shown.of(place)
         self._set(place, (*made, *there) if first else (*there, *made))
         for each in made:
@@ -361,8 +383,8 @@ class Attachments:
         for each in made:
             self._read(each.id, each.kept)
 
-    def _read(self, id: int, wanted: FilePart) -> None:
-        """Read the text of a file on the thread."""
+    def _read(self, id: int, wanted: FileOrImage, content: bytes = b"") -> None:
+        """Read a file, or a picture with this content, on the thread."""
         if before := self._cancels.get(id):
             before.set()
         self._cancels[id] = cancel = threading.Event()
@@ -380,7 +402,7 @@ class Attachments:
             worker.post(lambda: show(share))
 
         worker.run(
-            lambda: _outcome(texts, wanted, cancel.is_set, progress),
+            lambda: _outcome(texts, wanted, content, cancel.is_set, progress),
             lambda outcome: self._on_read(id, cancel, outcome),
         )
 
@@ -391,10 +413,13 @@ class Attachments:
         folder = self._folders.pop(id, None)
         if folder is not None:
             self._on_read_of(folder, id, outcome)
-        if outcome.part is not None:
-            part = outcome.part
+        if (read := outcome.read) is not None:
+            ready = AttachmentPhase.READY
             self._change(
-                id, lambda each: replace(each, phase=AttachmentPhase.READY, part=part, progress=1.0)
+                id,
+                lambda each: replace(
+                    each, phase=ready, part=read.part, thumbnail=read.thumbnail, progress=1.0
+                ),
             )
         elif not (folder and outcome.unknown):
             self._change(
@@ -429,10 +454,10 @@ class Attachments:
     def _place(self, editing: int | None) -> Place:
         return self._state.current if editing is None else Editing(editing)
 
-    def _new(self, wanted: FilePart) -> Attachment:
+    def _new(self, wanted: FileOrImage) -> Attachment:
         return Attachment(self._number(), wanted.name, wanted.path, wanted=wanted)
 
-    def _ready(self, part: FilePart) -> Attachment:
+    def _ready(self, part: FileOrImage) -> Attachment:
         id, phase = self._number(), AttachmentPhase.READY
         return Attachment(id, part.name, part.path, phase, part, progress=1.0)
 
@@ -479,23 +504,27 @@ def default_extractor() -> TextExtractor:
 
 def _outcome(
     texts: FileTexts,
-    wanted: FilePart,
+    wanted: FileOrImage,
+    content: bytes,
     cancelled: Callable[[], bool],
     progress: Callable[[float], None],
 ) -> _Outcome:
     """Read a file, on the thread; raises nothing."""
+    name = wanted.name or tr("Pasted picture")
     try:
         if cancelled():
             raise ExtractionError(ExtractionFault.CANCELLED)
+        if content:
+            wanted = texts.keep(wanted, content)
         return _Outcome(texts.read(wanted, cancelled, progress))
     except ExtractionError as error:
-        words = fault_sentence(wanted.name, error.fault, error.detail)
+        words = fault_sentence(name, error.fault, error.detail)
         return _Outcome(None, *words, unknown=error.fault is ExtractionFault.UNKNOWN)
     except StoreError as error:
         return _Outcome(None, str(error), error.remedy)
     except Exception:  # noqa: BLE001  (the thread goes on with the next file)
-        _log.exception("%s cannot be read", wanted.name)
-        return _Outcome(None, *fault_sentence(wanted.name, ExtractionFault.CRASHED))
+        _log.exception("%s cannot be read", name)
+        return _Outcome(None, *fault_sentence(name, ExtractionFault.CRASHED))
 
 
 def _files_in(path: Path) -> list[Path] | None:

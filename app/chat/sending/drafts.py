@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from app.domain.parts import (
-    FilePart,
+    FileOrImage,
     Parts,
     TextPart,
     attachments,
-    files,
+    files_and_images,
     typed_text,
-    without_files,
+    without_files_and_images,
 )
 from app.domain.unsent import Unsent
 from app.state.attachments import AttachmentsState, Editing
@@ -31,7 +31,7 @@ class UnsentText:
         state: State,
         attached: AttachmentsState,
         store_queue: StoreQueue,
-        attach: Callable[[int | None, Sequence[FilePart]], None],
+        attach: Callable[[int | None, Sequence[FileOrImage]], None],
     ) -> None:
         """`attach` attaches the files of a stored draft, whose texts it reads."""
         self._state, self._attached, self._attach = state, attached, attach
@@ -49,9 +49,9 @@ class UnsentText:
     def found(self, conversation_id: int, unsent: Unsent) -> None:
         """Show what was stored of a conversation: what waited in another run waits for the user."""
         waiting = [WaitingMessage(self.number(), parts, held=True) for parts in unsent.waiting]
-        self._state.set_draft(conversation_id, without_files(unsent.field))
+        self._state.set_draft(conversation_id, without_files_and_images(unsent.field))
         self._state.set_outbox(conversation_id, waiting)
-        self._attach(conversation_id, files(unsent.field))
+        self._attach(conversation_id, files_and_images(unsent.field))
 
     def load_new_chat(self) -> None:
         """Load the stored draft of the new chat; text typed since the start is appended to it."""
@@ -60,11 +60,11 @@ class UnsentText:
             if self._loaded:
                 return
             self._loaded = True
-            if field := without_files(unsent.field):
+            if field := without_files_and_images(unsent.field):
                 meanwhile = self._state.drafts.get(None, ())
                 self._state.set_draft(None, joined(field, meanwhile))
                 self._state.draft_found.emit(field)
-            self._attach(None, files(unsent.field))
+            self._attach(None, files_and_images(unsent.field))
             self.write(None)
 
         self._store_queue.read(lambda store: store.draft(None), found)

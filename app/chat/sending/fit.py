@@ -26,7 +26,16 @@ from app.domain.answer_details import AnswerRecord
 from app.domain.documents import Reads
 from app.domain.message import Message, MessageState
 from app.domain.model_ref import Local, ModelRef, Remote
-from app.domain.parts import FilePart, Parts, TextPart, files, prompt_text, without_files
+from app.domain.parts import (
+    FileOrImage,
+    FilePart,
+    ImagePart,
+    Parts,
+    TextPart,
+    files_and_images,
+    prompt_text,
+    without_files_and_images,
+)
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
 from app.library.service import Library
@@ -61,6 +70,7 @@ NOTICE = "long"  # kind of the notice that a message is still being counted
 _DELAY_MILLISECONDS = 150
 _PASSAGES_SHARE, _PASSAGES_TOKENS = 3, 2048  # of the free context, passages that will be found
 _MARKUP = 32  # tokens of the template around a turn, at most
+_MOST_OF_IMAGE = 4096  # tokens, unless it was counted
 _STEP = 1024  # a longer context is a multiple of it
 _MOST_MODELS = 12  # that are looked at for one that can read the prompt
 
@@ -74,7 +84,7 @@ class _Asked:
     place: Place  # where it is written
     chat: int | None
     branch: tuple[int, ...]  # the messages before it
-    files: tuple[FilePart, ...]
+    files: tuple[FileOrImage, ...]
     model: object  # the load, or the model of an engine elsewhere
     settings: object
     context: int
@@ -158,7 +168,7 @@ class Fit:
         self._state.set_notice(NOTICE, None)
         self._to_send = None
         if edited is None:
-            self._typed = prompt_text(without_files(parts))
+            self._typed = prompt_text(without_files_and_images(parts))
         self._edited = (edited, parts) if edited else None
         if self._refuses():
             return True
@@ -195,9 +205,9 @@ class Fit:
         `again` is called to send it once it is counted. It is counted again, because the answer is
         a part of the prompt now.
         """
-        typed = prompt_text(without_files(parts))
+        typed = prompt_text(without_files_and_images(parts))
         before = self._state.branches.get(chat, ())
-        asked = self._asked_at(chat, chat, before, files(parts), typed)
+        asked = self._asked_at(chat, chat, before, files_and_images(parts), typed)
         if asked is None or not asked.context:
             return False
         if self._most_tokens(asked, typed) + answer_room(asked.context) <= asked.context:
@@ -345,24 +355,28 @@ class Fit:
                 self._set_tokens(each.part, tokens)
                 continue
             about = each.tokens if each.tokens is not None and each.approximate else None
-            if about is None:
+            if about is None and isinstance(each.part, FilePart):
                 about = self._about(_read(each.part))
                 self._set_tokens(each.part, about, approximate=True)
             if exact and not self._counting_files and not state.generations:
                 self._counting_files = True
-                start(self._count_file(model, each.part, about), self._on_fault)
+                start(self._count_file(model, each.part, about or 0), self._on_fault)
 
-    async def _count_file(self, model: object, part: FilePart, about: int) -> None:
+    async def _count_file(self, model: object, part: FileOrImage, about: int) -> None:
         """Count a file; `about` is taken where that fails, so that it is not tried again."""
         tokens = about
         with suppress(RequestFailed):
-            request = CountTokens(_read(part))
+            if isinstance(part, ImagePart):
+                given = self._prompts.given(part)
+                request = CountTokens("", images=() if given is None else (given,))
+            else:
+                request = CountTokens(_read(part))
             tokens = (await self._engine.submit(request).result(TokensCounted)).tokens
         self._counting_files = False
         self._file_tokens[_key(model, part)] = tokens
         self._later()
 
-    def _set_tokens(self, part: FilePart, tokens: int, *, approximate: bool = False) -> None:
+    def _set_tokens(self, part: FileOrImage, tokens: int, *, approximate: bool = False) -> None:
         for place in self._shown.places():
             self._shown.set(
                 place,
@@ -405,8 +419,8 @@ class Fit:
             at = next((n for n, m in enumerate(before) if m.id == editor.message), None)
             if at is not None:
                 own = tuple(each.part for each in self._shown.of(editor) if each.part)
-                typed, before = prompt_text(without_files(parts)), before[:at]
-                asked = self._asked_at(editor, place, before, own or files(parts), typed)
+                typed, before = prompt_text(without_files_and_images(parts)), before[:at]
+                asked = self._asked_at(editor, place, before, own or files_and_images(parts), typed)
                 return asked, typed
             self._edited = None  # it is not shown any more
         unsent = tuple(each.part for each in self._shown.of(place) if each.part)
@@ -417,7 +431,7 @@ class Fit:
         place: Place,
         chat: int | None,
         before: Sequence[Message],
-        attached: tuple[FilePart, ...],
+        attached: tuple[FileOrImage, ...],
         typed: str,
     ) -> _Asked | None:
         """What the prompt of a message depends on that is written at a place."""
@@ -425,7 +439,7 @@ class Fit:
         settings = self._state.settings(chat)
         is_long = 0 < context // 2 < _size(typed)
         may_forget = settings.policy is ContextPolicy.DROP_OLDEST and any(
-            files(message.parts) for message in before
+            files_and_images(message.parts) for message in before
         )
         if not (attached or is_long or may_forget):
             return None
@@ -458,7 +472,10 @@ class Fit:
         """The most tokens that the prompt can have with this text: none is less than a byte."""
         counted = self._counted
         if counted is None or counted.asked != asked or counted.failed:
-            return sum(_size(turn.text) + _MARKUP for turn in self._turns(asked, typed))
+            turns = self._turns(asked, typed)
+            return sum(
+                _size(turn.text) + _MARKUP + _MOST_OF_IMAGE * len(turn.images) for turn in turns
+            )
         return counted.tokens + (0 if counted.typed == typed else _size(typed))
 
     # --- what is shown --------------------------------------------------------------------------
@@ -473,7 +490,7 @@ class Fit:
         more = self._about(self._asked()[1]) - self._about(counted.typed)
         tokens = max(0, counted.tokens + more)
         free = max(0, asked.context - answer_room(asked.context) - tokens)
-        if any(part.reads is Reads.PASSAGES for part in asked.files):
+        if any(isinstance(p, FilePart) and p.reads is Reads.PASSAGES for p in asked.files):
             tokens += min(free // _PASSAGES_SHARE, _PASSAGES_TOKENS)  # about; they always fit
         unsent = self._shown.of(asked.place)
         estimate = FitEstimate(
@@ -501,12 +518,12 @@ class Fit:
         """The estimate with what the files cost that are read part by part."""
         tokens = sum(each.tokens or 0 for each in cut)
         estimate = replace(estimate, part_tokens=tokens)
-        reads = next(each.part.reads for each in cut if each.part)
+        reads = next(each.file.reads for each in cut if each.file)
         fixed = self._about(self._prompts.instructions(asked.chat) + self._asked()[1]) + TASK
         sizes = part_sizes(asked.context or USUAL_CONTEXT, fixed, reads)
         if sizes is None:
             return estimate
-        counts = [about_parts(e.part, e.tokens or 0, sizes.text) for e in cut if e.part]
+        counts = [about_parts(e.file, e.tokens or 0, sizes.text) for e in cut if e.file]
         cost = long_cost(tokens, sum(counts), sizes, fixed, reads)
         seconds = self._speed().seconds(cost.read, cost.written)
         return replace(estimate, parts=cost.parts, part_seconds=seconds)
@@ -577,7 +594,7 @@ class Fit:
 
 def _cut(attached: Attachment) -> bool:
     """Whether it is read part by part."""
-    return attached.part is not None and attached.part.reads.has_sections
+    return attached.file is not None and attached.file.reads.has_sections
 
 
 def _read(part: FilePart) -> str:
@@ -601,8 +618,10 @@ def _fits(facts: ModelFacts) -> bool:
     return facts.memory_bytes <= facts.available_bytes
 
 
-def _key(model: object, part: FilePart) -> _FileKey:
+def _key(model: object, part: FileOrImage) -> _FileKey:
     """What the tokens of a file depend on."""
+    if isinstance(part, ImagePart):
+        return model, part.sha256, part.name, Reads.WHOLE, ()
     return model, part.sha256 or part.text, part.name, part.reads, part.chosen
 
 
@@ -616,7 +635,15 @@ def _forgotten(messages: Sequence[Message], first: int | None) -> tuple[str, ...
     if first is None:
         return ()
     at = next(at for at, message in enumerate(messages) if message.id == first)
-    read = {part.sha256 or part.name for message in messages[at:] for part in files(message.parts)}
-    left_out = [part for message in messages[:at] for part in files(message.parts)]
-    names = (part.name for part in left_out if (part.sha256 or part.name) not in read)
+    read = {
+        part.sha256 or part.name
+        for message in messages[at:]
+        for part in files_and_images(message.parts)
+    }
+    left_out = [part for message in messages[:at] for part in files_and_images(message.parts)]
+    names = (
+        part.name or tr("Pasted picture")
+        for part in left_out
+        if (part.sha256 or part.name) not in read
+    )
     return tuple(dict.fromkeys(names))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from app.chat.answering.answers import FULL_NOTICE, Answers
 from app.chat.answering.comparison import Comparisons
 from app.chat.requests.prompts import PromptBuilder, length_instruction
-from app.chat.sending.attachments import Attachments
+from app.chat.sending.attachments import NOTICE, Attachments
 from app.chat.sending.drafts import UnsentText
 from app.chat.sending.fit import Fit
 from app.chat.sending.outbox import Outbox
@@ -23,6 +23,7 @@ from app.domain.parts import (
     Parts,
     clipboard_text,
     edited_answer,
+    images,
     parts_of,
     typed_text,
     without_empty_ends,
@@ -30,9 +31,10 @@ from app.domain.parts import (
 from app.domain.passages import passages_part
 from app.domain.word_count import word_count
 from app.state.attachments import Editing
-from app.state.chat import State
+from app.state.chat import Notice, State
 from app.store.store import Store
 from app.store.writer import StoreQueue
+from app.system.translation import tr
 from engine import ContextPolicy, Role
 
 
@@ -84,7 +86,7 @@ class Messages:
             self._attachments.clear(shown)
             self._store_queue.settle()
             return True
-        if self._refuses(shown, None) or self._fit.refuses(parts):
+        if self._refuses(shown, None) or self._cannot_see(shown, parts) or self._fit.refuses(parts):
             return False
         if self._comparisons.is_open:
             self._comparisons.refuse_message()
@@ -147,6 +149,8 @@ class Messages:
         if old.role is not Role.USER or not parts:
             return True
         if self._refuses(old.conversation, None):
+            return False
+        if self._cannot_see(old.conversation, parts):
             return False
         if passages_part(parts) is None and self._fit.refuses(parts, editor):
             return False  # one with passages was sent before
@@ -211,6 +215,17 @@ class Messages:
         )
 
     # --- steps ----------------------------------------------------------------------------------
+
+    def _cannot_see(self, conversation_id: int | None, parts: Parts) -> bool:
+        """Whether a message has pictures and its model is known not to see; a notice says so."""
+        if not images(parts) or self._prompts.sees(conversation_id):
+            return False
+        model = self._state.settings(conversation_id).model
+        name = self._state.model_name(model) if model else self._state.model.name
+        sentence = tr("{model} cannot read images.", model=name)
+        remedy = tr("Remove them, or choose a model that can.")
+        self._state.set_notice(NOTICE, Notice(sentence, remedy))
+        return True
 
     def _ask(
         self, conversation_id: int, parent: int | None, parts: Parts, sibling: int = 1

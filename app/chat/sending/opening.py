@@ -12,13 +12,11 @@ from pathlib import Path
 
 from app.chat.settings.preset_files import FoundPreset, PresetFileError, may_be_preset, read_preset
 from app.state.chat import Notice, State
-from app.system.translation import sentences, tr, trn
+from app.system.translation import sentences, trn
 from app.system.worker import BackgroundWorker
 
 NOTICE = "paste"  # kind of the notice about files that cannot be used
 _MAGIC = b"GGUF"
-_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
-_CONTAINERS = (b"heic", b"heix", b"mif1", b"avif")  # brands of pictures
 
 
 class Kind(Enum):
@@ -26,7 +24,6 @@ class Kind(Enum):
 
     MODEL = "model"
     CHATS = "chats"
-    PICTURE = "picture"
     OTHER = "other"
 
 
@@ -71,24 +68,14 @@ class Opening:
             if presets := [each for each in found if isinstance(each, FoundPreset)]:
                 self._offer(presets)
             refused = [each for each in found if isinstance(each, str)]
-            if refused or Kind.PICTURE in found:
-                self._refuse(*refused, *((_no_pictures(),) if Kind.PICTURE in found else ()))
+            if refused:
+                self._state.set_notice(NOTICE, Notice(sentences(*refused)))
 
         self._files.run(lambda: [_judged(path) for path in paths], opened)
-
-    def paste(self, paths: Sequence[Path]) -> None:
-        """Open pasted files; none: a picture was pasted, which is refused."""
-        if paths:
-            self.open(paths)
-        else:
-            self._refuse(_no_pictures())
 
     def forget(self) -> None:
         """Hide the notice."""
         self._state.set_notice(NOTICE, None)
-
-    def _refuse(self, *words: str) -> None:
-        self._state.set_notice(NOTICE, Notice(sentences(*words)))
 
     def _open(self, models: Sequence[Path], *, load: bool) -> None:
         listed = models[1:] if load else models
@@ -104,10 +91,6 @@ class Opening:
             self._state.set_notice(NOTICE, Notice(sentence))
 
 
-def _no_pictures() -> str:
-    return tr("Pictures cannot be used: this version reads text only.")
-
-
 def _judged(path: Path) -> Kind | FoundPreset | str:
     """What a file is by its content; a text says why a preset cannot be used."""
     if not path.is_dir() and not path.is_file():
@@ -115,31 +98,15 @@ def _judged(path: Path) -> Kind | FoundPreset | str:
     if is_model(path):
         return Kind.MODEL
     from app.chat.transfer.sources import has_chats
+    from app.documents.pictures import is_picture
 
-    is_picture = _is_picture(path)
     try:
         if found := read_preset(path) if may_be_preset(path) else None:
             return found
     except PresetFileError as error:
-        if is_picture:
+        if is_picture(path):
             return str(error)
-    if is_picture:
-        return Kind.PICTURE
     return Kind.CHATS if has_chats(path) else Kind.OTHER
-
-
-def _is_picture(path: Path) -> bool:
-    """Whether the first bytes of a file are those of a picture."""
-    try:
-        with path.open("rb") as file:
-            first = file.read(16)
-    except OSError:
-        return False
-    in_container = (first[:4] == b"RIFF" and first[8:12] == b"WEBP") or (
-        first[4:8] == b"ftyp" and first[8:12] in _CONTAINERS
-    )
-    is_bitmap = first[:2] == b"BM" and path.suffix.lower() == ".bmp"
-    return first.startswith(_PICTURES) or in_container or is_bitmap
 
 
 def is_model(path: Path) -> bool:

@@ -74,8 +74,8 @@ class Attaching(QObject):
     def _open(self, item: Attachment) -> None:
         if item.id > 0:
             self.viewer.show_attachment(item.id)
-        elif item.part is not None:  # of a message that is edited
-            self.viewer.show_document(item.part)
+        elif item.file is not None:  # of a message that is edited
+            self.viewer.show_document(item.file)
 
     def _open_sent(self, part: FilePart) -> None:
         """Show a file, with the places of what is being found in the chat."""

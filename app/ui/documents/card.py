@@ -191,7 +191,7 @@ class DocumentCard(QWidget):
 
     def show_attachment(self, attachment: Attachment) -> None:
         """Show what of the shown file is read now."""
-        part = attachment.part
+        part = attachment.file
         if part is None or attachment.id != self._attachment:
             return
         self._part = part

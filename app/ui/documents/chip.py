@@ -13,18 +13,19 @@ from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMo
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.domain.file_words import (
-    image_words,
     kind_words,
     length_words,
     reads_words,
+    size_words,
     tokens_words,
     warning_words,
 )
-from app.domain.parts import FilePart, ImagePart, Parts
+from app.domain.parts import FilePart, ImagePart, Parts, attachments
 from app.state.attachments import Attachment, AttachmentPhase
 from app.state.collection_words import fault_words, files_words, sources_words
 from app.state.collections import ShownCollection
 from app.system.translation import listed, sentences, tr
+from app.ui.documents.thumbnail import thumbnail
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
@@ -43,28 +44,16 @@ HEIGHT = 48  # pixels
 _NARROWEST, _WIDEST = 168, 300  # pixels
 _WIDEST_WARNING = 460  # pixels: with a sentence in it
 _TIP = 400  # characters of a text
-_ICON = 20  # pixels
+_ICON, _THUMBNAIL = 20, 36  # pixels
 
 
-FileItem = Attachment | ImagePart
-Item = FileItem | ShownCollection
+Item = Attachment | ShownCollection
 
 
-def items_of(parts: Parts, number: Callable[[], int]) -> list[FileItem]:
-    """The files and pictures among parts, as chips show them; `number` gives the ids of files."""
+def items_of(parts: Parts, number: Callable[[], int]) -> list[Attachment]:
+    """The files and pictures among parts, as chips show them; `number` gives their ids."""
     ready = AttachmentPhase.READY
-    return [
-        each
-        if isinstance(each, ImagePart)
-        else Attachment(number(), each.name, each.path, ready, each)
-        for each in parts
-        if isinstance(each, FilePart | ImagePart)
-    ]
-
-
-def part_of(item: FileItem) -> FilePart | ImagePart | None:
-    """The part of a message that an item stands for; None while its file is not read."""
-    return item if isinstance(item, ImagePart) else item.part
+    return [Attachment(number(), each.name, each.path, ready, each) for each in attachments(parts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +72,7 @@ class _Face:
     tip: str = ""
     opens: str = ""  # what Enter does; "": nothing
     remove: str = ""  # words of the button that removes it
+    picture: bytes = b""  # PNG, in place of the icon
 
 
 class AttachmentChip(QFrame):
@@ -104,7 +94,6 @@ class AttachmentChip(QFrame):
         self.item, self._face = item, _face(item)
         self._wanted_width: int | None = None  # pixels; None: not measured
         self._icon = QLabel()
-        self._icon.setFixedSize(_ICON, _ICON)
         self.name = ElidedLabel("", font(BODY), Qt.TextElideMode.ElideMiddle)
         self.about = ElidedLabel("secondary", figures(SMALL))
         self._sign = QLabel()
@@ -209,7 +198,12 @@ class AttachmentChip(QFrame):
 
     def _show_icons(self) -> None:
         face, palette, ratio = self._face, shown_palette(), self.devicePixelRatioF()
-        self._icon.setPixmap(icons.pixmap(face.icon, palette.secondary, _ICON, ratio))
+        side = _THUMBNAIL if face.picture else _ICON
+        self._icon.setFixedSize(side, side)
+        if face.picture:
+            self._icon.setPixmap(thumbnail(face.picture, side, ratio))
+        else:
+            self._icon.setPixmap(icons.pixmap(face.icon, palette.secondary, side, ratio))
         color = palette.danger if face.is_failed else palette.warning
         self._sign.setPixmap(icons.pixmap("warning", color, 14, ratio))
 
@@ -223,7 +217,7 @@ class AttachmentChip(QFrame):
         if self.warning.text():
             below += self.warning.natural_width() + 14 + 8
         again = self.again_button.sizeHint().width() + 8 if self.again_button.text() else 0
-        around = 18 + _ICON + 8 + self.remove_button.sizeHint().width() + 8 + again
+        around = 18 + self._icon.width() + 8 + self.remove_button.sizeHint().width() + 8 + again
         widest = _WIDEST_WARNING if self.warning.text() or again else _WIDEST
         width = max(self.name.natural_width(), below) + around
         return min(max(width, _NARROWEST), widest)
@@ -285,21 +279,22 @@ def _face(item: Item) -> _Face:
     match item:
         case ShownCollection():
             return _collection_face(item)
-        case ImagePart():
-            name = item.name or tr("Pasted picture")
-            return _Face(name, "image", image_words(item), remove=tr("Remove {name}", name=name))
         case Attachment():
             return _file_face(item)
 
 
 def _file_face(item: Attachment) -> _Face:
-    name, part = item.name or tr("Pasted text"), item.part
+    part, pasted = item.file, tr("Pasted picture") if item.is_image else tr("Pasted text")
+    name = item.name or pasted
     face = _Face(
         name,
-        file_icon(item.name, part.kind if part else ""),
+        "image" if item.is_image else file_icon(item.name, part.kind if part else ""),
         remedy=item.remedy,
         remove=tr("Remove {name}", name=name),
+        picture=item.thumbnail,
     )
+    if isinstance(item.part, ImagePart):
+        face = replace(face, kind=tr("Picture"), about=_image_about(item.part, item))
     if part is not None:
         face = replace(
             face,
@@ -337,6 +332,12 @@ def _collection_face(item: ShownCollection) -> _Face:
         opens=tr("Enter shows its files, Delete stops using it in this chat."),
         remove=tr("Stop using {name} in this chat", name=collection.name),
     )
+
+
+def _image_about(part: ImagePart, item: Attachment) -> str:
+    """The size of a picture in pixels, and its tokens where the model is known."""
+    tokens = tokens_words(item.tokens) if item.tokens else ""
+    return " · ".join(filter(None, (size_words(part), tokens)))
 
 
 def _about(part: FilePart, item: Attachment) -> str:

@@ -174,8 +174,6 @@ def _key(item: Item) -> object:
             return item.id
         case ShownCollection():
             return ShownCollection, item.collection.id
-        case _:
-            return item
 
 
 def _has_focus(chip: AttachmentChip) -> bool:

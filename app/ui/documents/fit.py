@@ -160,9 +160,9 @@ class FitLine(QFrame):
     def _offer(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> list[str]:
         """Enable the ways that there are; returns why the others are none."""
         reasons: list[str] = []
-        paged = [each for each in files if each.part and len(each.part.pages) > 1]
+        paged = [each for each in files if each.file and len(each.file.pages) > 1]
         self._enable(self.pages_button, "" if paged else tr("No file here has pages."), reasons)
-        whole = [e for e in files if e.part and e.part.name and e.part.reads.is_counted]
+        whole = [e for e in files if e.file and e.file.name and e.file.reads.is_counted]
         none = tr("Only passages are read already.") if files else tr("No file is attached.")
         self._enable(self.passages_button, "" if whole else none, reasons)
         self.parts_button.setVisible(bool(whole))
@@ -192,7 +192,7 @@ class FitLine(QFrame):
 
     def _choose_pages(self) -> None:
         files = self._files
-        paged = [each for each in files if each.part and len(each.part.pages) > 1]
+        paged = [each for each in files if each.file and len(each.file.pages) > 1]
         if paged:
             self.pages_requested.emit(max(paged, key=lambda each: each.tokens or 0).id)
 
@@ -217,7 +217,7 @@ class FitLine(QFrame):
 
     def _choose_passages(self) -> None:
         files = self._files
-        self.passages_requested.emit([each.id for each in files if each.part and each.name])
+        self.passages_requested.emit([each.id for each in files if each.file and each.name])
 
 
 def cost_words(fit: FitEstimate, files: int) -> str:

@@ -59,7 +59,7 @@ class IndexingLine(QLabel):
 
     def _reads_passages(self) -> bool:
         chat, states = self._states.chat, self._states
-        parts = [each.part for each in states.attachments.of(chat.current) if each.part]
+        parts = [each.file for each in states.attachments.of(chat.current) if each.file]
         parts += [part for message in chat.messages for part in files(message.parts)]
         collections = states.collections.shown(chat.settings(chat.current).collections)
         return bool(collections) or any(part.reads is Reads.PASSAGES for part in parts)

@@ -55,7 +55,7 @@ class SearchModelLine(QFrame):
     def refresh(self) -> None:
         """Show the offer for the files of the shown chat."""
         view = self._encoder.view
-        parts = (each.part for each in self._attachments.of(self._chat.current))
+        parts = (each.file for each in self._attachments.of(self._chat.current))
         is_read = any(part is not None and part.reads is Reads.PASSAGES for part in parts)
         ids = self._chat.settings(self._chat.current).collections
         is_read = is_read or bool(self._collections.shown(ids))

@@ -59,10 +59,10 @@ class DocumentViewer(QObject):
     def show_attachment(self, attachment: int, *, choose: bool = False) -> None:
         """Show a file that is not sent; with `choose`, begin to choose its pages."""
         found = self._state.find(attachment)
-        if found is None or found[1].part is None:
+        if found is None or found[1].file is None:
             return
         card, popover = self._made()
-        card.show_file(found[1].part, found[1])
+        card.show_file(found[1].file, found[1])
         popover.open_centred()
         if choose:
             card.choose_pages()

@@ -31,7 +31,8 @@ class Editing(QObject):
     began = Signal(object)  # message
     submitted = Signal(object, object)  # message, its new parts; after `closed()`
     cancelled = Signal(object)  # message
-    files_pasted = Signal(object, list)  # message, the paths; none: a picture was pasted
+    files_pasted = Signal(object, list)  # message, the paths
+    image_pasted = Signal(object, object)  # message, the bytes of a picture's file
     file_opened = Signal(object)  # Attachment, whose text is to be shown
     file_removed = Signal(int)  # id of an attachment of the state
     file_restored = Signal(object, object, int)  # message, removed Attachment, and its place
@@ -68,6 +69,7 @@ class Editing(QObject):
         self.editor.submitted.connect(self._submit)
         self.editor.cancelled.connect(self._cancel)
         self.editor.files_pasted.connect(partial(self.files_pasted.emit, self.message_id))
+        self.editor.image_pasted.connect(partial(self.image_pasted.emit, self.message_id))
         chips = self.editor.chips
         chips.opened.connect(self.file_opened)
         self.editor.file_removed.connect(self.file_removed)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, Signal
-from PySide6.QtGui import QDragEnterEvent, QKeyEvent, QKeySequence, QTextDocumentFragment
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData, Signal
+from PySide6.QtGui import (
+    QDragEnterEvent,
+    QImage,
+    QImageWriter,
+    QKeyEvent,
+    QKeySequence,
+    QTextDocumentFragment,
+)
 
 from app.ui.widgets.plain_text import PlainTextField
 
@@ -13,7 +20,8 @@ from app.ui.widgets.plain_text import PlainTextField
 class MessageField(PlainTextField):
     """Plain text field that says what was pasted that is no text."""
 
-    files_pasted = Signal(list)  # their paths; none: it was a picture
+    files_pasted = Signal(list)  # their paths
+    image_pasted = Signal(object)  # the bytes of a picture's file
     undo_pressed = Signal()  # for its owner, which can undo more than edits of the text
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
@@ -34,11 +42,12 @@ class MessageField(PlainTextField):
             super().dragEnterEvent(e)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        files, text = files_in(source), text_in(source)
-        if files or not text:
+        if files := files_in(source):
             self.files_pasted.emit(files)
-        else:
+        elif text := text_in(source):
             self.insert_message_text(text)
+        elif content := image_in(source):
+            self.image_pasted.emit(content)
 
     def insert_message_text(self, text: str) -> None:
         """Insert pasted or dropped text."""
@@ -57,6 +66,18 @@ def text_in(data: QMimeData) -> str:
     if data.hasUrls():
         return "\n".join(bytes(url.toEncoded().data()).decode() for url in data.urls())
     return QTextDocumentFragment.fromHtml(data.html()).toPlainText() if data.hasHtml() else ""
+
+
+def image_in(data: QMimeData) -> bytes:
+    """The bytes of a picture's file, as they are there or as PNG; b"" without a picture."""
+    for kind in ("image/png", "image/jpeg"):
+        if data.hasFormat(kind) and (content := bytes(data.data(kind).data())):
+            return content
+    image, buffer = data.imageData() if data.hasImage() else None, QBuffer()
+    if not isinstance(image, QImage) or not buffer.open(QIODevice.OpenModeFlag.WriteOnly):
+        return b""
+    QImageWriter(buffer, QByteArray(b"PNG")).write(image)
+    return bytes(buffer.data().data())
 
 
 def can_be_used(data: QMimeData) -> bool:

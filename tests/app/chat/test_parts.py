@@ -56,7 +56,7 @@ def test_attached_texts_come_before_the_question() -> None:
     assert turn == Turn(USER, f"{own}\n\nsecond\n\nWhat is it?")
 
 
-def test_errors_and_images_are_not_read() -> None:
+def test_errors_are_not_read_and_images_are_named() -> None:
     branch = [
         said(1, USER, (ImagePart("tree.png"), TextPart("What is it?"))),
         said(2, ASSISTANT, (ErrorPart(message="It failed."),)),
@@ -64,7 +64,7 @@ def test_errors_and_images_are_not_read() -> None:
     ]
     assert turns_of(branch, "Be brief.") == (
         Turn(SYSTEM, "Be brief."),
-        Turn(USER, "What is it?\n\nAgain"),
+        Turn(USER, "[Picture: tree.png]\nWhat is it?\n\nAgain"),
     )
 
 

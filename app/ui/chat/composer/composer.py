@@ -37,7 +37,7 @@ from app.state.collections import ShownCollection
 from app.system.translation import tr
 from app.ui.blocks.text import units
 from app.ui.chat.composer.format_chip import FormatChip
-from app.ui.documents.chip import FileItem, Item, items_of, part_of
+from app.ui.documents.chip import Item, items_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.theme import READING, font
@@ -161,7 +161,8 @@ class Composer(QFrame):
     typing = Signal()  # the user changes the text now, perhaps with an input method
     typed = Signal(str)  # the text, throttled; also when it was replaced
     edit_last_requested = Signal()
-    files_pasted = Signal(list)  # their paths; none: a picture was pasted
+    files_pasted = Signal(list)  # their paths
+    image_pasted = Signal(object)  # the bytes of a picture's file
     attach_requested = Signal()  # the user is to choose files
     folder_requested = Signal()  # the user is to choose a folder
     collections_requested = Signal()  # the collections are to be shown
@@ -193,7 +194,7 @@ class Composer(QFrame):
         self._collections: Sequence[ShownCollection] = ()  # of the state
         self._files: Sequence[Attachment] = ()  # of the state
         self._below_chips: list[QWidget] = []
-        self._own: list[FileItem] = []  # pasted texts, and what else came with a draft
+        self._own: list[Attachment] = []  # pasted texts, and what else came with a draft
         self._number = count(-1, -1).__next__  # ids of pasted texts, which the state has not
         self._history = ChipHistory(self.editor, self.chips)
         field = QHBoxLayout()
@@ -214,6 +215,7 @@ class Composer(QFrame):
         self.editor.up_pressed.connect(self.edit_last_requested)
         self.editor.focused.connect(self._on_focus)
         self.editor.files_pasted.connect(self.files_pasted)
+        self.editor.image_pasted.connect(self.image_pasted)
         for source in (self.editor.attach_requested, self.attach_button.clicked):
             source.connect(self.attach_requested.emit)
         self.editor.folder_requested.connect(self.folder_requested)
@@ -244,7 +246,7 @@ class Composer(QFrame):
     def parts(self) -> Parts:
         """The pasted texts, then the typed text: all but the files of the state."""
         text = self.editor.text()
-        attached = tuple(filter(None, map(part_of, self._own)))
+        attached = tuple(each.part for each in self._own if each.part)
         return (*attached, TextPart(text)) if text else attached
 
     def add_below_chips(self, widget: QWidget) -> None:
@@ -381,9 +383,10 @@ class Composer(QFrame):
 
     def insert_pasted(self, part: FilePart) -> None:
         """Put a pasted text into the field, above the typed one, in place of its chip."""
-        place = next((n for n, item in enumerate(self._own) if part_of(item) is part), None)
+        place = next((n for n, item in enumerate(self._own) if item.part is part), None)
         if place is None:
             return
+        self.end_composition()
         before, item = self.editor.text(), self._own.pop(place)
         self._set_typed(f"{part.text}\n\n{before}" if before else part.text)
         self._on_own()
@@ -415,7 +418,7 @@ class Composer(QFrame):
 
         self._history.add(take_back)
 
-    def _put(self, item: FileItem, place: int) -> None:
+    def _put(self, item: Attachment, place: int) -> None:
         self._own.insert(place, item)
         self._on_own()
 
@@ -423,7 +426,7 @@ class Composer(QFrame):
         if isinstance(item, ShownCollection):
             self.collection_opened.emit(item.collection.id)
         elif item in self._own:
-            self.pasted_opened.emit(item.part)
+            self.pasted_opened.emit(item.file)
         else:
             self.file_opened.emit(item)
 
@@ -437,7 +440,7 @@ class Composer(QFrame):
             del self._own[place]
             self._on_own()
             self._history.add(lambda: self._put(item, place))
-        elif isinstance(item, Attachment):
+        else:
             place = self._files.index(item)
             self.file_removed.emit(item.id)
             self._history.add(lambda: self.file_restored.emit(item, place))

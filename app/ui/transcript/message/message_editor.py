@@ -14,11 +14,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.domain.parts import ImagePart, Parts, TextPart, attachments, typed_text
+from app.domain.parts import Parts, TextPart, attachments, typed_text
 from app.state.attachments import Attachment
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
-from app.ui.documents.chip import FileItem, items_of, part_of
+from app.ui.documents.chip import items_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
 from app.ui.theme.theme import RADIUS_CARD
@@ -69,7 +69,8 @@ class MessageEditor(QFrame):
 
     submitted = Signal(object)  # parts
     cancelled = Signal()
-    files_pasted = Signal(list)  # their paths; none: a picture was pasted
+    files_pasted = Signal(list)  # their paths
+    image_pasted = Signal(object)  # the bytes of a picture's file
     file_removed = Signal(int)  # id of an attachment of the state
     file_restored = Signal(object, int)  # removed Attachment, and its place
     resized = Signal()  # the text changed, and with it the needed height
@@ -110,6 +111,7 @@ class MessageEditor(QFrame):
         layout.addLayout(buttons)
         self._field.submitted.connect(self.submit)
         self._field.files_pasted.connect(self.files_pasted)
+        self._field.image_pasted.connect(self.image_pasted)
         self._send.clicked.connect(self.submit)
         self._field.cancelled.connect(self.cancelled)
         self._cancel.clicked.connect(self.cancelled)
@@ -124,7 +126,7 @@ class MessageEditor(QFrame):
     def show_files(self, files: Sequence[Attachment]) -> None:
         """Show the files of the message as they are now, in place of those that it was sent with."""
         self._files = tuple(files)
-        self._own = [each for each in self._own if not each.name or isinstance(each, ImagePart)]
+        self._own = [each for each in self._own if not each.name and not each.is_image]
         self._show_chips()
 
     def _show_chips(self) -> None:
@@ -188,25 +190,25 @@ class MessageEditor(QFrame):
 
     def parts(self) -> Parts:
         """The attachments that were not removed, then the text."""
-        kept = filter(None, map(part_of, (*self._files, *self._own)))
+        kept = [each.part for each in (*self._files, *self._own) if each.part]
         return (*kept, *self._typed())
 
     def _typed(self) -> Parts:
         text = self.text()
         return (TextPart(text),) if text.strip() else ()
 
-    def _remove(self, item: FileItem) -> None:
+    def _remove(self, item: Attachment) -> None:
         if item in self._own:
             place = self._own.index(item)
             del self._own[place]
             self._show_chips()
             self._history.add(lambda: self._put_back(item, place))
-        elif isinstance(item, Attachment):
+        else:
             place = self._files.index(item)
             self.file_removed.emit(item.id)
             self._history.add(lambda: self.file_restored.emit(item, place))
 
-    def _put_back(self, item: FileItem, place: int) -> None:
+    def _put_back(self, item: Attachment, place: int) -> None:
         self._own.insert(place, item)
         self._show_chips()
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytestqt.qtbot import QtBot
 
-from app.domain.parts import FilePart, Parts, TextPart, files, without_files
+from app.domain.parts import FilePart, Parts, TextPart, files, without_files_and_images
 from app.domain.unsent import Unsent
 from app.store.store import Store
 from app.store.unsent import unsent_of, unsent_text
@@ -115,14 +115,14 @@ def test_attachments_of_a_draft_stay_apart(tmp_path: Path, qtbot: QtBot) -> None
     )
     first = Stage(tmp_path)
     first.ready(MODEL)
-    first.window.composer.set_text(without_files(parts))
+    first.window.composer.set_text(without_files_and_images(parts))
     first.controller.attachments.put_back(parts)
     first.window.close()
     first.close()
     second = Stage(tmp_path)
     try:
         second.ready(MODEL)
-        assert second.window.composer.parts() == without_files(parts)
+        assert second.window.composer.parts() == without_files_and_images(parts)
         assert second.controller.attachments.parts(None) == files(parts)
     finally:
         second.close()

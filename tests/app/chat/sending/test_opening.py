@@ -78,9 +78,9 @@ def test_each_kind_of_a_drop_goes_its_way(
         made("model", b"GGUF..."),
         made("photo.jpg", b"\xff\xd8\xff\xe0"),
     ]
-    assert opened(stage, *paths) == ["notes.txt", "chats.json"]
+    assert opened(stage, *paths) == ["notes.txt", "chats.json", "photo.jpg"]
     assert stage.engine.load.path == paths[2]
-    assert stage.state.notices[NOTICE].sentence.startswith("Pictures cannot be used")
+    assert NOTICE not in stage.state.notices
     assert stage.states.transfer.preview is None
 
 

@@ -136,7 +136,8 @@ def test_a_chip_is_no_wider_than_the_window(chips: Chips, qtbot: QtBot) -> None:
 
 def test_a_picture_and_a_pasted_text_are_chips_too(chips: Chips) -> None:
     pasted = Attachment(-1, "", "", AttachmentPhase.READY, FilePart("", "x\n" * 40))
-    chips.show_items((pasted, ImagePart("garden.png", width=640, height=480)))
+    garden = ImagePart("garden.png", width=640, height=480)
+    chips.show_items((pasted, Attachment(-2, garden.name, "", AttachmentPhase.READY, garden)))
     assert said(chips)[0] == "Pasted text, 40 lines"
     assert "640 × 480" in said(chips)[1]
     assert (chips.chips[0].can_open, chips.chips[1].can_open) == (True, False)

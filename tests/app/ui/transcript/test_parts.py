@@ -274,6 +274,7 @@ def test_code_of_a_tool_is_copied_by_its_button(view: Transcript, qtbot: QtBot) 
 
 
 def test_editing_keeps_the_attachments_that_are_not_removed(view: Transcript, qtbot: QtBot) -> None:
+    view.resize(520, 600)  # the chips have two lines
     shown(view, qtbot)
     view.edit_message(1)
     editor = view.editing.editor

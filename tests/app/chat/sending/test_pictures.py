@@ -1,0 +1,183 @@
+"""Attached pictures: looked at in a child process, part of the draft, the message and the prompt."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from pytestqt.qtbot import QtBot
+
+from app.chat.sending.attachments import NOTICE
+from app.documents.extract import Extractor
+from app.documents.pictures import THUMBNAIL, is_picture
+from app.domain.parts import ImagePart, TextPart
+from app.state.attachments import Attachment, AttachmentPhase, Editing
+from engine import ImagePart as GivenImage
+from engine import Role
+from engine import TextPart as GivenText
+from fakes import MODEL
+from stage import Stage, until
+
+READING, READY, FAILED = AttachmentPhase
+ENCODER = Path("/models/mmproj.gguf")
+
+
+@pytest.fixture
+def make(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Makes stages over one store, one after the other: each is a start of the app."""
+    made: list[Stage] = []
+
+    def start(encoder: Path | None = ENCODER) -> Stage:
+        if made:
+            made[-1].close()
+        made.append(Stage(tmp_path / "data", extractor=Extractor()))
+        made[-1].start(MODEL)
+        made[-1].engine.finish_load("Small Model", encoder=encoder)
+        made[-1].wait_until_idle()
+        return made[-1]
+
+    (tmp_path / "data").mkdir()
+    yield start
+    made[-1].close()
+
+
+@pytest.fixture
+def stage(make: Callable[..., Stage]) -> Stage:
+    return make()
+
+
+def _content(width: int = 300, height: int = 120, format: str = "PNG") -> bytes:
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(file, format)
+    return file.getvalue()
+
+
+def _file(tmp_path: Path, name: str = "garden.png", content: bytes = b"") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content or _content())
+    return path
+
+
+def _attached(stage: Stage, place: int | Editing | None = None) -> tuple[Attachment, ...]:
+    until(lambda: all(each.phase is not READING for each in stage.states.attachments.of(place)))
+    stage.wait_until_idle()
+    return stage.states.attachments.of(place)
+
+
+def _attach(stage: Stage, path: Path) -> Attachment:
+    stage.controller.attachments.attach([path])
+    stage.wait_until_idle()
+    return _attached(stage, stage.state.current)[0]
+
+
+def test_a_picture_is_attached_with_its_size_and_sent_before_the_text(
+    stage: Stage, tmp_path: Path
+) -> None:
+    path = _file(tmp_path)
+    attached = _attach(stage, path)
+    part = attached.part
+    assert isinstance(part, ImagePart)
+    assert (part.name, part.width, part.height) == ("garden.png", 300, 120)
+    assert Image.open(io.BytesIO(attached.thumbnail)).size == (THUMBNAIL, round(THUMBNAIL * 0.4))
+    path.unlink()  # it is kept
+    assert stage.controller.send("What is it?")
+    assert [type(each) for each in stage.state.messages[0].parts] == [ImagePart, TextPart]
+    given, asked = stage.engine.last_generate.turns[-1].content
+    assert isinstance(given, GivenImage)
+    assert isinstance(given.source, Path)
+    assert given.source.read_bytes() == _content()
+    assert asked == GivenText("What is it?")
+
+
+def test_a_pasted_picture_is_kept_over_a_start(make: Callable[..., Stage]) -> None:
+    stage = make()
+    stage.controller.attachments.attach_image(_content(format="JPEG"))
+    before = _attached(stage)[0]
+    assert isinstance(before.part, ImagePart)
+    assert (before.name, before.part.width) == ("", 300)
+    again = make()
+    after = _attached(again)[0]
+    assert (after.part, after.thumbnail) == (before.part, before.thumbnail)
+    assert again.window.composer.chips.chips[0].name.text() == "Pasted picture"
+
+
+def test_a_model_that_does_not_see_is_sent_no_picture(
+    make: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    _attach(stage, _file(tmp_path))
+    assert stage.controller.send("What is it?")
+    stage.engine.write("A garden.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    chat = stage.state.current
+    stage = make(encoder=None)
+    stage.controller.open_conversation(chat)
+    stage.wait_until_idle()
+    _attach(stage, _file(tmp_path, "lake.png"))
+    assert not stage.controller.send("And this?")
+    assert stage.state.notices[NOTICE].sentence == "Small Model cannot read images."
+    kept = stage.states.attachments.of(stage.state.current)
+    assert [each.name for each in kept] == ["lake.png"]
+    stage.controller.attachments.remove(kept[0].id)
+    assert stage.controller.send("Then in words: how large is it?")
+    turns = stage.engine.last_generate.turns
+    assert turns[0].text == "[Picture: garden.png]\nWhat is it?"
+    assert not any(turn.images for turn in turns)
+
+
+def test_pictures_of_a_message_are_removed_and_added_in_its_editor(
+    stage: Stage, tmp_path: Path
+) -> None:
+    _attach(stage, _file(tmp_path))
+    assert stage.controller.send("What is it?")
+    stage.engine.write("A garden.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    sent = stage.state.messages[0]
+    files, place = stage.controller.attachments, Editing(sent.id)
+    files.begin_edit(sent.id)
+    files.remove(stage.states.attachments.of(place)[0].id)
+    files.attach_image(_content(40, 60), sent.id)
+    assert [each.part.width for each in _attached(stage, place) if each.part] == [40]  # type: ignore[union-attr]
+    assert stage.controller.edit(sent.id, (TextPart("And now?"),))
+    shown = stage.state.messages[0]
+    assert shown.role is Role.USER
+    assert [getattr(each, "width", 0) for each in shown.parts] == [40, 0]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (_content()[:200], "photo is damaged or incomplete."),
+        (
+            b"\0\0\0\x18ftypheic" + bytes(40),
+            "photo is a picture in a format that cannot be read.",
+        ),
+    ],
+)
+def test_a_picture_that_cannot_be_read_says_why(
+    stage: Stage, tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    attached = _attach(stage, _file(tmp_path, "photo", content))
+    assert (attached.phase, attached.fault) == (FAILED, sentence)
+    assert attached.remedy
+    assert not stage.controller.send("What is it?")
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF"])
+def test_a_picture_is_known_by_its_first_bytes(tmp_path: Path, format: str) -> None:
+    assert is_picture(_file(tmp_path, "notes.txt", _content(32, 32, format)))
+
+
+@pytest.mark.parametrize(
+    "content", [b"BM is a company.", b"II", b"", b"%PDF-1.7", b"GIF, a format"]
+)
+def test_what_is_no_picture(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(content)
+    assert not is_picture(path)
+    assert not is_picture(tmp_path / "missing")

@@ -1,0 +1,54 @@
+"""A picture from the window to an answer of the real engine, by a tiny model that sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from pytestqt.qtbot import QtBot
+
+import seeing_files
+from app.documents.extract import Extractor
+from app.domain.message import MessageState
+from app.domain.parts import prompt_text
+from app.settings.table import Settings
+from real_stage import Runs
+from stage import Stage, until
+
+SETTINGS = Settings(temperature=0.0, max_tokens=8, context=600, threads=1)
+
+
+@pytest.fixture
+def runs(qtbot: QtBot, tmp_path: Path) -> Iterator[Runs]:
+    (tmp_path / "model").mkdir()
+    model = seeing_files.write_pair(tmp_path / "model")
+    made = Runs(tmp_path / "data", model, SETTINGS, extractor=Extractor)
+    (tmp_path / "data").mkdir()
+    yield made
+    made.stop()
+
+
+def answer(stage: Stage, path: Path) -> str:
+    """What the model says of a picture in a new chat."""
+    stage.controller.new_conversation()
+    stage.controller.attachments.attach([path])
+    until(lambda: any(each.tokens for each in stage.states.attachments.of(None)))
+    assert stage.controller.send("what is it")
+    until(lambda: not stage.state.busy and bool(stage.state.messages))
+    stage.wait_until_idle()
+    said = stage.state.messages[-1]
+    assert said.state is not MessageState.FAILED
+    return prompt_text(said.parts)
+
+
+def test_the_model_sees_the_picture_that_was_attached(runs: Runs, tmp_path: Path) -> None:
+    red, blue = tmp_path / "red.png", tmp_path / "blue.png"
+    Image.new("RGB", (200, 120), "red").save(red)
+    Image.new("RGB", (200, 120), "blue").save(blue)
+    stage = runs.start()
+    first, other = answer(stage, red), answer(stage, blue)
+    assert first
+    assert first != other
+    assert answer(stage, red) == first
