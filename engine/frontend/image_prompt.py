@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import add
 from typing import Any
 
@@ -61,8 +62,8 @@ class Pictures:
             source.close()
 
     def _row_ids(self, tile: Tile) -> Sequence[int]:
-        made = self._registry.add(tile.key, tile.count, tile.lines, tile.columns, tile.pixels)
-        return made.ids
+        add = partial(self._registry.add, pixels=tile.pixels, pixel_bytes=tile.pixel_bytes)
+        return add(tile.key, tile.count, tile.lines, tile.columns).ids
 
 
 class ImagePlaces:

@@ -17,6 +17,7 @@ class Tile:
     columns: int  # rows of a line
     count: int  # rows in all: with those that a projector adds at the end of lines
     pixels: Callable[[], Tensor]  # [height, width, 3] f32, normalised
+    pixel_bytes: int = 0  # that `pixels` holds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -166,7 +166,7 @@ class PictureReader:
                 _SHAPE.pack(height, width, cut.lines, cut.columns, cut.count) + piece
             ).hexdigest()
             normalised = partial(_normalised, pixels, self._levels)
-            yield Tile(key, cut.lines, cut.columns, cut.count, normalised)
+            yield Tile(key, cut.lines, cut.columns, cut.count, normalised, len(piece))
 
 
 def levels(config: VisionConfig) -> Levels:

@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 ROWS_BYTES = 64 << 20  # of encoded rows that are kept beyond those that are needed
+PIXELS_BYTES = 512 << 20  # of the images that prompts had last: forty of the largest in one prompt
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +49,7 @@ class ImageRegistry:
         """Ids below `vocabulary` are tokens; up to `rows_bytes` of encoded rows are kept."""
         self.vocabulary, self._rows_bytes = vocabulary, rows_bytes
         self._encoded: dict[Image, None] = {}  # those with rows, used last at the end
+        self._seen: dict[Image, int] = {}  # those with pixels, in prompts last at the end: bytes
         self._by_key: dict[str, Image] = {}
         self._firsts: list[int] = []
         self.images: list[Image] = []  # in the order of their ids
@@ -61,19 +63,34 @@ class ImageRegistry:
         lines: int,
         columns: int,
         pixels: Callable[[], Tensor] | None = None,
+        pixel_bytes: int = 0,
     ) -> Image:
-        """The image of this key; a new one gets ids for so many rows, which `pixels` are for."""
+        """The image of this key; a new one gets ids for so many rows, which `pixels` are for.
+
+        Those that prompts had longest ago lose their pixels when all hold too many bytes.
+        """
         with self._adding:
-            if (known := self._by_key.get(key)) is not None:
-                known.pixels = pixels or known.pixels
-                return known
-            assert count > 0, "an image has rows"
-            made = Image(key, self._next, count, lines, columns, pixels=pixels)
-            self._next += count
-            self.images.append(made)
-            self._firsts.append(made.first)  # last: `find` looks here, then at the image
-            self._by_key[key] = made
-            return made
+            if (image := self._by_key.get(key)) is None:
+                assert count > 0, "an image has rows"
+                image = Image(key, self._next, count, lines, columns)
+                self._next += count
+                self.images.append(image)
+                self._firsts.append(image.first)  # last: `find` looks here, then at the image
+                self._by_key[key] = image
+            if pixels is not None:
+                image.pixels = pixels
+                self._seen.pop(image, None)
+                self._seen[image] = pixel_bytes
+                self._forget_pixels(image)
+            return image
+
+    def _forget_pixels(self, newest: Image) -> None:
+        held = sum(self._seen.values())
+        for one in [one for one in self._seen if one is not newest]:
+            if held <= PIXELS_BYTES:
+                return
+            held -= self._seen.pop(one)
+            one.pixels = None
 
     def keep(self, image: Image, rows: Tensor, needed: Collection[Image] = ()) -> None:
         """Take the encoded rows of an image, and free those of others beyond the limit.

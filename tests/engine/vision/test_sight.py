@@ -95,6 +95,24 @@ def test_the_rows_used_longest_ago_are_freed_beyond_the_limit() -> None:
     assert d.rows is None
 
 
+def test_the_pixels_that_prompts_had_longest_ago_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.vision.registry.PIXELS_BYTES", 30)
+    registry = ImageRegistry(V)
+
+    def add(key: str, size: int = 10) -> Image:
+        return registry.add(key, 2, 1, 2, lambda: torch.zeros(2, 2, 3), size)
+
+    a, b, c = map(add, "abc")
+    assert add("a") is a  # in another prompt
+    d = add("d")
+    assert [one.pixels is not None for one in (a, b, c, d)] == [True, False, True, True]
+    large = add("large", 100)
+    assert [one.pixels is not None for one in (a, b, c, d, large)] == [False] * 4 + [True]
+    assert add("b").pixels is not None
+
+
 def test_rows_stand_at_their_tokens_which_become_the_pad() -> None:
     sight, first, second = sight_of()
     found = sight.segment(Sequence([1, 2]), [3, *first.ids, 4, *second.ids[:2]])
