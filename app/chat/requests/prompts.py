@@ -60,6 +60,7 @@ class PromptBuilder:
         state: State,
         settings: Callable[[ModelRef | None], Settings],
         now: Callable[[], datetime] = datetime.now,
+        *,
         file: Callable[[str], Path | None] = _no_file,
     ) -> None:
         """`settings` are those of a model, of None: the one in use; `now` is the local time, for

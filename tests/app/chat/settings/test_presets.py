@@ -394,10 +394,9 @@ def test_a_dropped_card_is_offered(stage: Stage, tmp_path: Path) -> None:
     stage.controller.opening.open([tmp_path / "bad.png", tmp_path / "photo.png"])
     stage.wait_until_idle()
     sentences = [each.sentence for each in stage.state.notices.values()]
-    assert sentences == [
-        "bad.png: The character card in this picture is damaged."
-        " Pictures cannot be used: this version reads text only."
-    ]
+    assert sentences == ["bad.png: The character card in this picture is damaged."]
+    attached = stage.states.attachments.of(stage.state.current)
+    assert [each.name for each in attached] == ["photo.png"]
 
 
 def test_presets_are_imported_and_exported(stage: Stage, tmp_path: Path) -> None:
