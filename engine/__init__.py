@@ -160,6 +160,8 @@ from engine.processes.pool import (
 )
 from engine.prometheus import prometheus_text
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
+from engine.vision.picture_task import Thumbnail, read_thumbnail
+from engine.vision.refusals import PictureRefused
 
 __all__ = [
     "DEFAULT_CACHE",
@@ -245,6 +247,7 @@ __all__ = [
     "NvidiaGPU",
     "OutOfMemory",
     "Part",
+    "PictureRefused",
     "Pooling",
     "Priority",
     "PromptProgress",
@@ -276,6 +279,7 @@ __all__ = [
     "TextForgotten",
     "TextPart",
     "Thought",
+    "Thumbnail",
     "TokenLogprobs",
     "Tokenize",
     "Tokenized",
@@ -313,6 +317,7 @@ __all__ = [
     "predict_memory",
     "prometheus_text",
     "read_gpu_wheels",
+    "read_thumbnail",
     "resident_memory",
     "search_models",
     "snapshots_folder",

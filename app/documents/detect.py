@@ -26,7 +26,7 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _BEGINNINGS = {
     Look.PICTURE: (
         *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*"),
-        *(b"\x00\x00\x01\x00", b"8BPS", b"\xff\x0a", b"\x00\x00\x00\x0cJXL "),
+        *(b"\x00\x00\x01\x00", b"qoif", b"8BPS", b"\xff\x0a", b"\x00\x00\x00\x0cJXL "),
         *(b"\x00\x00\x00\x0cjP  ", b"gimp xcf"),
     ),
     Look.AUDIO: (

@@ -72,10 +72,7 @@ class Extractor:
     def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
         """The size and the thumbnail of the picture in a file. Raises ExtractionError."""
         before = file_state(path, self._most_bytes)
-        try:
-            found = look_at(path, self._pool, cancelled)
-        except (ChildError, ExtractionError) as error:
-            raise _extraction_error(error) from None
+        found = look_at(path, self._pool, cancelled)
         _check_unchanged(path, before)
         return found
 

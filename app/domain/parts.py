@@ -280,6 +280,11 @@ def images(parts: Iterable[Part]) -> tuple[ImagePart, ...]:
     return tuple(part for part in parts if isinstance(part, ImagePart))
 
 
+def unseen_image(image: ImagePart) -> str:
+    """What a model reads in place of a picture that it cannot see."""
+    return f"\n[picture {json.dumps(image.name, ensure_ascii=False)}, which you cannot see]\n"
+
+
 def _is_file_or_image(part: Part) -> TypeGuard[FileOrImage]:
     return isinstance(part, ImagePart) or (isinstance(part, FilePart) and bool(part.name))
 

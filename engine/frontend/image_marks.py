@@ -31,13 +31,16 @@ class ImageMarks:
     needed: tuple[str, ...] = ()  # texts that must be tokens
 
     def pieces(self, picture: Picture, *, outer: bool = False) -> list[str | Tile]:
-        """What stands in a prompt in place of the placeholder; with `outer` also what is outside."""
+        """The texts and rows of a picture in a prompt, instead of its placeholder.
+
+        `outer`: instead of the placeholder with the texts `outside` around it.
+        """
         before, after = self.outside if outer else ("", "")
         return joined((before + self.opens, *self._rows(picture), self.ends + after))
 
     @property
     def shown(self) -> str:
-        """The placeholder with what stands outside."""
+        """The placeholder with the texts `outside` around it."""
         return self.placeholder.join(self.outside)
 
     def refuse_vocabulary(self, tokenizer: Tokenizer) -> None:

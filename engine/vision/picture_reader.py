@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import stat
 import struct
@@ -21,12 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.errors import Cancelled, RequestError
+from engine.errors import RequestError
 from engine.gguf.values import shown
 from engine.messages import Detail, ImagePart
-from engine.processes.pool import ChildError, ChildFault, ChildLimits, ChildPool
+from engine.processes.pool import ChildFault, ChildLimits, ChildPool
 from engine.vision.picture import Picture, Tile
-from engine.vision.plans import Cut, Plan, Size, plan_picture
+from engine.vision.picture_task import Size, ask_child
+from engine.vision.plans import Cut, Plan, plan_picture
 from engine.vision.projector_file import VisionConfig
 from engine.vision.refusals import MOST_BYTES, Refusal, called, refused
 
@@ -51,7 +51,7 @@ class PictureReader:
     """Reads pictures for one encoder; any thread may call, and waits."""
 
     def __init__(self, config: VisionConfig, children: ChildPool | None = None) -> None:
-        """`children`: of the app or the engine; without them it has one child of its own."""
+        """`children` are the processes that decode; None: one that `close` ends."""
         self._config = config
         self._own = None if children else ChildPool(LIMITS, most=1)
         self._children = children or self._own
@@ -131,25 +131,9 @@ class PictureReader:
         request: dict[str, Any],
         cancelled: Callable[[], bool] | None,
     ) -> tuple[Size, list[bytes]]:
-        """A picture's size and the pieces behind it, as a child tells them."""
+        """A picture's size and the pieces of its plan, as `ask_child` gives them."""
         assert self._children is not None
-        try:
-            pieces = self._children.call("picture", request, cancelled, content=content)
-        except ChildError as error:
-            if error.fault is ChildFault.CANCELLED:
-                raise Cancelled from None
-            raise refused(error.fault, name) from None
-        try:
-            answer = json.loads(pieces[0])
-            size = Size(int(answer["width"]), int(answer["height"]))
-            refusal = Refusal(answer["refusal"]) if "refusal" in answer else None
-        except (ValueError, TypeError, LookupError):
-            raise refused(ChildFault.CRASHED, name) from None
-        if refusal is not None:
-            raise refused(refusal, name, *size)
-        if min(size) < 1:
-            raise refused(Refusal.DAMAGED, name)
-        return size, pieces[1:]
+        return ask_child(self._children, content, request, name, cancelled)
 
     def _picture(self, size: Size, plan: Plan, pieces: list[bytes]) -> Picture:
         left = iter(pieces)

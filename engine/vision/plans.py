@@ -10,17 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from engine.messages import Detail
+from engine.vision.picture_task import Size
 from engine.vision.projector_file import VisionConfig, refuse_projector
-
-
-class Size(NamedTuple):
-    """Pixels of a picture."""
-
-    width: int
-    height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ Make = Callable[[VisionConfig, Size, int], Plan]  # of a budget
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How the pictures of a kind of projector are planned, within budgets of its own unit."""
+    """Makes plans for a kind of projector: within budgets of tokens, or of parts of a side."""
 
     make: Make
     standard: Callable[[VisionConfig], int]  # the budget of the model's makers

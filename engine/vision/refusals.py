@@ -57,12 +57,20 @@ _SENTENCES = {
 }
 
 
+class PictureRefused(RequestError):
+    """Raised for a picture that is not read."""
+
+    def __init__(self, message: str, remedy: str, reason: Refusal | ChildFault) -> None:
+        super().__init__(message, remedy)
+        self.reason = reason
+
+
 def refused(
     reason: Refusal | ChildFault, name: str = "", width: int = 0, height: int = 0
-) -> RequestError:
+) -> PictureRefused:
     """The error for a picture that users know by a name, quoted, or by none."""
     message, remedy = _SENTENCES[reason]
-    return RequestError(message.format(called(name), width, height), remedy)
+    return PictureRefused(message.format(called(name), width, height), remedy, reason)
 
 
 def called(name: str) -> str:

@@ -25,7 +25,6 @@ NO_TEXTS = {
     "app/chat/documents/passage_documents.py": {"passage documents"},  # name of a thread
     "app/chat/requests/prompts.py": {
         "You began this conversation with these words:",
-        "[Picture: {…}]\n",
     },  # for the model
     "app/chat/documents/retrieval.py": {"no index"},  # technical
     "app/chat/documents/rewritten.py": {"{…} 2.md"},  # file name

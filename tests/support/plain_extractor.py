@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.documents.pictures import PictureLook
-from app.documents.source import ExtractionError, ExtractionFault
+from app.documents.source import ExtractionError, ExtractionFault, Look
 from app.domain.documents import Document, DocumentKind, Page, PageUnit
 
 
@@ -33,7 +33,10 @@ class PlainExtractor:
         while not self.free.wait(0.01):
             if cancelled is not None and cancelled():
                 raise ExtractionError(ExtractionFault.CANCELLED)
-        text = path.read_text(encoding="utf-8", errors="replace")
+        content = path.read_bytes()
+        if content.startswith(b"\x89PNG"):
+            raise ExtractionError(ExtractionFault.UNKNOWN, Look.PICTURE)
+        text = content.decode("utf-8", "replace")
         if text in list(ExtractionFault):
             raise ExtractionError(ExtractionFault(text))
         texts = text.split("\f")

@@ -15,8 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from app.documents.pictures import PictureLook, is_picture
-from app.documents.source import ExtractionError, ExtractionFault, file_state, pieces, sha256_of
+from app.documents.pictures import PictureLook
+from app.documents.source import (
+    ExtractionError,
+    ExtractionFault,
+    Look,
+    file_state,
+    pieces,
+    sha256_of,
+)
 from app.domain.documents import Document, Reads
 from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.store.blobs import Blobs
@@ -133,11 +140,14 @@ class FileTexts:
             raise ExtractionError(ExtractionFault.UNREADABLE)
         if self._extractor is None:
             self._extractor = self._make()
-        if is_picture(path):
+        try:
+            document = self._extractor.extract(path, part.name, cancelled, progress)
+        except ExtractionError as error:
+            if (error.fault, error.detail) != (ExtractionFault.UNKNOWN, Look.PICTURE):
+                raise
             look = self._extractor.look(path, cancelled)
             image = ImagePart(part.name, part.sha256, width=look.width, height=look.height)
             return ReadFile(image, look.thumbnail)
-        document = self._extractor.extract(path, part.name, cancelled, progress)
         return ReadFile(
             FilePart(
                 part.name,

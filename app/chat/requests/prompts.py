@@ -24,7 +24,9 @@ from app.domain.parts import (
     Part,
     TextPart,
     ToolResultPart,
+    images,
     prompt_text,
+    unseen_image,
     without_error,
 )
 from app.domain.passages import as_read, passages_part, text_bytes, without_old
@@ -111,7 +113,11 @@ class PromptBuilder:
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
         fitting, system = self._fitting(conversation, messages)[0], self.instructions(conversation)
-        return turns_of(fitting, system, self.given if self.sees(conversation) else _no_image)
+        if self.sees(conversation):
+            return turns_of(fitting, system, self.given)
+        asked = next((each for each in reversed(messages) if each.role is Role.USER), None)
+        new = images(asked.parts) if asked else ()  # which the engine refuses in a sentence
+        return turns_of(fitting, system, lambda one: self.given(one) if one in new else None)
 
     def sees(self, conversation: int | None) -> bool:
         """Whether the model of a chat sees pictures, as far as that is known."""
@@ -326,7 +332,7 @@ def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:
         if not isinstance(part, ImagePart):
             run.append(part)
         elif (given := give(part)) is None:
-            run.append(TextPart(f"[Picture: {part.name or 'pasted'}]\n"))
+            run.append(TextPart(unseen_image(part)))
         else:
             made += (*_given_text(run), given)
             run = []

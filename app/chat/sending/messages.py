@@ -78,6 +78,8 @@ class Messages:
         parts = (*self._attachments.parts(shown), *typed)
         if self._attachments.refuses(shown) or not parts:
             return False
+        if self._cannot_see(shown, parts):
+            return False
         if shown is not None and self._state.busy:
             if self._fit.refuses(parts):
                 return False
@@ -86,7 +88,7 @@ class Messages:
             self._attachments.clear(shown)
             self._store_queue.settle()
             return True
-        if self._refuses(shown, None) or self._cannot_see(shown, parts) or self._fit.refuses(parts):
+        if self._refuses(shown, None) or self._fit.refuses(parts):
             return False
         if self._comparisons.is_open:
             self._comparisons.refuse_message()
@@ -196,6 +198,8 @@ class Messages:
         """
         branch = self._state.branches.get(conversation_id)
         if not branch or self._refuses(conversation_id, None):
+            return False
+        if self._cannot_see(conversation_id, parts):
             return False
         if self._fit.refuses_waiting(conversation_id, parts, again):
             return False

@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
-from app.chat.settings.preset_files import FoundPreset, PresetFileError, may_be_preset, read_preset
+from app.chat.settings.preset_files import (
+    FoundPreset,
+    PresetFileError,
+    is_png,
+    may_be_preset,
+    read_preset,
+)
 from app.state.chat import Notice, State
 from app.system.translation import sentences, trn
 from app.system.worker import BackgroundWorker
@@ -98,13 +104,12 @@ def _judged(path: Path) -> Kind | FoundPreset | str:
     if is_model(path):
         return Kind.MODEL
     from app.chat.transfer.sources import has_chats
-    from app.documents.pictures import is_picture
 
     try:
         if found := read_preset(path) if may_be_preset(path) else None:
             return found
     except PresetFileError as error:
-        if is_picture(path):
+        if is_png(path):
             return str(error)
     return Kind.CHATS if has_chats(path) else Kind.OTHER
 

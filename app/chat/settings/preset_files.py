@@ -61,13 +61,22 @@ class FoundPreset:
 
 def may_be_preset(path: Path) -> bool:
     """Whether the first bytes of a file are of JSON or a PNG picture."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(256)
-    except OSError:
-        return False
+    start = _start(path)
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return start.startswith(_PNG) or text.startswith(b"{")
+
+
+def is_png(path: Path) -> bool:
+    """Whether the first bytes of a file are those of a PNG picture."""
+    return _start(path).startswith(_PNG)
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(256)
+    except OSError:
+        return b""
 
 
 def read_preset(path: Path) -> FoundPreset | None:

@@ -25,6 +25,7 @@ from app.domain.parts import (
     ToolCallPart,
     ToolResultPart,
     prompt_text,
+    unseen_image,
 )
 from app.engines.remote.faults import ErrorBody
 from engine import Constraint, ConstraintKind, Role
@@ -256,7 +257,9 @@ def _of_answer(parts: Sequence[Part], thinks: bool) -> Iterable[Body]:
 def _content(parts: Sequence[Part], read: ReadImage | None) -> Any:
     """Text, or a list of texts and images; "" for nothing to read."""
     if read is None:
-        parts = [TextPart(_note(part)) if isinstance(part, ImagePart) else part for part in parts]
+        parts = [
+            TextPart(unseen_image(part)) if isinstance(part, ImagePart) else part for part in parts
+        ]
     if read is None or not any(isinstance(part, ImagePart) for part in parts):
         text = prompt_text(part for part in parts if not isinstance(part, ErrorPart))
         return text if text.strip() else ""
@@ -276,11 +279,6 @@ def _content(parts: Sequence[Part], read: ReadImage | None) -> Any:
             run.append(part)
     end_run()
     return made
-
-
-def _note(image: ImagePart) -> str:
-    """What a model reads in place of a picture that it cannot see."""
-    return f"\n[picture {json.dumps(image.name, ensure_ascii=False)}, which you cannot see]\n"
 
 
 def data_url(content: bytes) -> str:

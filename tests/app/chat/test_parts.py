@@ -64,7 +64,7 @@ def test_errors_are_not_read_and_images_are_named() -> None:
     ]
     assert turns_of(branch, "Be brief.") == (
         Turn(SYSTEM, "Be brief."),
-        Turn(USER, "[Picture: tree.png]\nWhat is it?\n\nAgain"),
+        Turn(USER, '\n[picture "tree.png", which you cannot see]\nWhat is it?\n\nAgain'),
     )
 
 

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.sending.attachments import NOTICE
 from app.documents.extract import Extractor
-from app.documents.pictures import THUMBNAIL, is_picture
+from app.documents.pictures import THUMBNAIL
 from app.domain.parts import ImagePart, TextPart
 from app.state.attachments import Attachment, AttachmentPhase, Editing
 from engine import ImagePart as GivenImage
@@ -125,8 +125,20 @@ def test_a_model_that_does_not_see_is_sent_no_picture(
     stage.controller.attachments.remove(kept[0].id)
     assert stage.controller.send("Then in words: how large is it?")
     turns = stage.engine.last_generate.turns
-    assert turns[0].text == "[Picture: garden.png]\nWhat is it?"
+    assert turns[0].text == '\n[picture "garden.png", which you cannot see]\nWhat is it?'
     assert not any(turn.images for turn in turns)
+
+
+def test_a_message_that_waits_for_an_answer_is_refused_too(
+    make: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make(encoder=None)
+    assert stage.controller.send("Hello")
+    stage.engine.write("Hel")
+    _attach(stage, _file(tmp_path))
+    assert not stage.controller.send("What is it?")
+    assert stage.state.notices[NOTICE].sentence == "Small Model cannot read images."
+    assert stage.state.outbox.get(stage.state.current or 0, ()) == ()
 
 
 def test_pictures_of_a_message_are_removed_and_added_in_its_editor(
@@ -168,16 +180,30 @@ def test_a_picture_that_cannot_be_read_says_why(
     assert not stage.controller.send("What is it?")
 
 
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF"])
-def test_a_picture_is_known_by_its_first_bytes(tmp_path: Path, format: str) -> None:
-    assert is_picture(_file(tmp_path, "notes.txt", _content(32, 32, format)))
+@pytest.mark.parametrize("format", ["JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF", "QOI"])
+def test_a_picture_is_known_by_its_content(stage: Stage, tmp_path: Path, format: str) -> None:
+    attached = _attach(stage, _file(tmp_path, "notes.txt", _content(32, 32, format)))
+    assert isinstance(attached.part, ImagePart), attached.fault
 
 
-@pytest.mark.parametrize(
-    "content", [b"BM is a company.", b"II", b"", b"%PDF-1.7", b"GIF, a format"]
-)
-def test_what_is_no_picture(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "picture.png"
-    path.write_bytes(content)
-    assert not is_picture(path)
-    assert not is_picture(tmp_path / "missing")
+def test_a_text_is_one_whatever_its_name(stage: Stage, tmp_path: Path) -> None:
+    attached = _attach(stage, _file(tmp_path, "picture.bmp", b"BM is a company."))
+    assert attached.file is not None
+    assert attached.file.text == "BM is a company."
+
+
+def test_a_picture_whose_question_is_answered_by_a_model_that_turns_out_blind_is_not_left_out(
+    make: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    _attach(stage, _file(tmp_path))
+    assert stage.controller.send("What is it?")
+    stage.engine.write("A garden.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    chat = stage.state.current
+    stage = make(encoder=None)
+    stage.controller.open_conversation(chat)
+    stage.wait_until_idle()
+    stage.controller.regenerate(stage.state.messages[-1].id)
+    assert stage.engine.last_generate.turns[-1].images  # the engine says that it cannot see
