@@ -141,13 +141,7 @@ class ModelIndex(QObject):
         self._rows = rows
         listed = [row for _, row in rows.values()]
         self._library.set_installed(listed)
-        self._state.set_installed(
-            [
-                _choice(row)
-                for row in listed
-                if row.state not in (FileState.MISSING, FileState.EMBEDS)
-            ]
-        )
+        self._state.set_installed([_choice(row) for row in listed if row.may_chat])
 
     @property
     def folders(self) -> tuple[FolderRow, ...]:

@@ -183,7 +183,7 @@ def _problem(file: HubFile, layout: str, read: BeginningFacts | None) -> str:
         kind = "model"
     match kind:
         case "projector":
-            return tr("Adds image input to another model. Tokonoma only reads text.")
+            return tr("Lets its model see pictures once it is in the same folder.")
         case "adapter":
             return tr("An adapter (LoRA): it changes another model and cannot chat alone.")
         case "imatrix":

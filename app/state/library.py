@@ -93,6 +93,12 @@ class InstalledRow:
     fault: Fault | None = None  # `problem` as a code
     own_settings: bool = False  # has settings for this model alone
 
+    @property
+    def may_chat(self) -> bool:
+        """Whether it may be offered for chats, perhaps as one that cannot be used."""
+        is_encoder = self.fault is not None and self.fault.about == "mmproj"  # used with its model
+        return self.state not in (FileState.MISSING, FileState.EMBEDS) and not is_encoder
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:

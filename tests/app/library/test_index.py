@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import seeing_files
 import tiny
 import tiny_encoders
 from app.domain.model_ref import Local
@@ -210,3 +211,16 @@ def test_a_model_for_embeddings_is_told_apart_and_not_offered_for_chats(
         chat: FileState.GOOD,
     }
     assert [file.path for file in fixture.state.installed] == [chat]
+
+
+def test_the_picture_encoder_of_a_model_is_not_offered_for_chats(
+    fixture: LibraryFixture, own: Path
+) -> None:
+    model = seeing_files.write_pair(own)
+    fixture.start()
+    fixture.library.model_index.inspect_files(list(own.glob("*.gguf")))
+    until(
+        lambda: all(row.state is not FileState.UNKNOWN for row in fixture.library_state.installed)
+    )
+    assert len(fixture.library_state.installed) == 2
+    assert [file.path for file in fixture.state.installed] == [model]
