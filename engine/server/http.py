@@ -273,9 +273,9 @@ class _Sender:
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
             await self.send({"type": "http.response.start", "status": 200, "headers": raw})
             self.has_begun = True
-            await self._part(first)
             pings = asyncio.ensure_future(self._ping()) if response.media_type == SSE else None
             try:
+                await self._part(first)
                 async for frame in frames:
                     await self._part(frame)
             except (ApiError, EngineError) as found:

@@ -18,6 +18,10 @@ import pytest
 import tiny
 from engine import Load, RequestHandle
 from engine.server import models
+from engine.server.activity import Client, Exchange
+from engine.server.bodies import BodyMemory
+from engine.server.http import Call, Stream, get, sse_error
+from engine.server.limits import Limits
 from engine.server.serve import ServerOptions
 from engine.server.service import ServiceOptions
 from engine.server.values import Content, Delta, Wanted
@@ -36,7 +40,8 @@ STREAMS = {
 
 
 def test_streams_end_with_an_error_when_the_server_is_stopped(tiny_model: Path) -> None:
-    made = Served(tiny_model)
+    limits = Limits(closing_seconds=TIMEOUT_SECONDS)  # however slow the machine is
+    made = Served(tiny_model, ServerOptions(limits=limits))
     began = threading.Semaphore(0)
     service = made.server.service
     generate = service.generate
@@ -84,6 +89,34 @@ def test_streams_end_with_an_error_when_the_server_is_stopped(tiny_model: Path) 
         assert made.server.activity.running == 0
     finally:
         made.close()
+
+
+def test_a_stream_that_is_stopped_while_its_first_part_is_sent_ends_with_an_error() -> None:
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        await asyncio.Event().wait()
+
+    async def handler(call: Call) -> Stream:
+        return Stream(frames(), sse_error)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    state: dict[str, Any] = {"bodies": BodyMemory(Limits()), "image_files": None}
+    state["exchange"] = Exchange(1, Client(), "GET", "/v1/x", 0.0)
+    scope = {"type": "http", "method": "GET", "path": "/v1/x", "headers": [], "state": state}
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body") == b"data: 1\n\n":
+            state["stop"]()
+
+    application: Any = get("/v1/x", handler).app
+    asyncio.run(application(scope, receive, send))
+    assert b"being stopped" in sent[-2]["body"]
+    assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 @pytest.fixture
