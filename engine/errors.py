@@ -52,6 +52,9 @@ class FaultKind(StrEnum):
     ADAPTER = "adapter"  # of a kind that is not supported
     NO_ADAPTER = "no adapter"
     OTHER_MODEL = "other model"  # the adapter was made for another model
+    # A picture that is not read: "missing", "damaged", "large" or "other".
+    PICTURE = "picture"
+    NO_SIGHT = "no sight"  # the model sees no pictures: a BlindReason, or "" without an encoder
     # A saved session that cannot be used:
     SAVED_MODEL = "saved model"  # of another model, its name
     SAVED_ADAPTERS = "saved adapters"  # with another stack

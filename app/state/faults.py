@@ -14,7 +14,7 @@ from app.domain.remote_fault import RemoteFault
 from app.state.remote_faults import remote_words
 from app.system.byte_size import size
 from app.system.translation import number, sentences, tr
-from engine import Fault, FaultKind, FileLook
+from engine import BlindReason, Fault, FaultKind, FileLook
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,12 @@ def explain(
             fault.about,
         )
     if fault is not None:
-        found = _file_words(fault, file) or _run_words(fault, file) or _saved_words(fault)
+        found = (
+            _file_words(fault, file)
+            or _run_words(fault, file)
+            or picture_words(fault, file)
+            or _saved_words(fault)
+        )
     if found is None:
         return Explanation(message, remedy)
     return Explanation(*found, detail=sentences(message, remedy))
@@ -207,6 +212,31 @@ def _run_words(fault: Fault, file: str) -> tuple[str, str] | None:
                 tr("The chat template of this model cannot write this chat."),
                 tr("Start a new chat, or choose another model."),
             )
+        case _:
+            return None
+
+
+def picture_words(fault: Fault, file: str) -> tuple[str, str] | None:
+    """Sentence and remedy for a picture that is not read, or a model that sees none."""
+    match fault.kind, fault.about:
+        case FaultKind.PICTURE, "missing":
+            text = tr("A picture of this chat was not found.")
+            return text, tr("Add it again, or remove it from its message.")
+        case FaultKind.PICTURE, "large":
+            text = tr("A picture of this chat is too large to read.")
+            return text, tr("Make it smaller in another program, and add it again.")
+        case FaultKind.PICTURE, _:
+            text = tr("A picture of this chat is damaged or cannot be read.")
+            return text, tr("Add it again, or remove it from its message.")
+        case FaultKind.NO_SIGHT, BlindReason.MEMORY.value:
+            text = tr("There is not enough memory for {model} to read images.", model=file)
+            return text, tr("Close other programs and load it again, or choose a smaller model.")
+        case FaultKind.NO_SIGHT, BlindReason.DEVICE.value:
+            text = tr("{model} cannot read images on the GPU yet.", model=file)
+            return text, tr("Choose the processor for it, under “Runs on” in its settings.")
+        case FaultKind.NO_SIGHT, _:
+            text = tr("{model} cannot read images.", model=file)
+            return text, tr("Remove them, or choose a model that can.")
         case _:
             return None
 

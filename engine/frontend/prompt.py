@@ -18,7 +18,7 @@ from engine.frontend.template import (
 )
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.frontend.tool_formats.formats import ToolFormat
-from engine.messages import ContextPolicy, ImagePart, Role, Tool, Turn
+from engine.messages import Blindness, ContextPolicy, ImagePart, Role, Tool, Turn
 from engine.vision.source import never
 
 Write = Callable[[ChatTemplate, Sequence[Turn]], AnswerPrompt]  # how turns are rendered
@@ -43,7 +43,7 @@ class PromptBuilder:
         tokenizer: Tokenizer,
         context: int,
         pictures: Pictures | None = None,
-        blind: str = "",
+        blind: Blindness | None = None,
     ) -> None:
         """Without `pictures` turns that have some are refused; `blind` says why, if it is known."""
         self._template = template
@@ -160,10 +160,12 @@ class PromptBuilder:
         if not any(turn.images for turn in turns):
             return None
         if self._pictures is None:
+            blind = self._blind
             raise RequestError(
-                f"This model cannot see pictures{f': {self._blind}' if self._blind else '.'}",
+                f"This model cannot see pictures{f': {blind.sentence}' if blind else '.'}",
                 "Leave the picture out, or load a model with a picture encoder (an mmproj file) "
                 "beside it.",
+                Fault(FaultKind.NO_SIGHT, blind.reason.value if blind else ""),
             )
         last = turns[-1]
         if last.images and last.role is Role.ASSISTANT and not last.calls:

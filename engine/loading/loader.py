@@ -49,6 +49,7 @@ from engine.loading.sight import encoder_of, find_eyes
 from engine.machine.background import BackgroundTask
 from engine.machine.device import physical_cores
 from engine.messages import (
+    Blindness,
     CacheType,
     DeviceFault,
     DevicePart,
@@ -107,7 +108,7 @@ class LoadedModel:
     parallel: int = MOST_RUNNING  # answers that are generated at once
     sight: Sight | None = None  # of a model whose texts may have images
     encoder: EncoderFile | None = None  # that it sees with
-    blind: str = ""  # why it does not although there is an encoder
+    blind: Blindness | None = None  # why it does not although there is an encoder
 
     @property
     def base(self) -> bool:

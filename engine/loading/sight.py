@@ -13,6 +13,7 @@ from engine.frontend.image_prompt import Pictures
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.loading.placement import reads_pictures
+from engine.messages import Blindness, BlindReason
 from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.vision.encoder_memory import EncoderSizes, encoder_beside, read_encoder_sizes
@@ -31,7 +32,7 @@ class Eyes:
 
     sight: Sight | None = None
     encoder: EncoderFile | None = None
-    blind: str = ""  # a sentence, without a capital letter at its beginning
+    blind: Blindness | None = None
 
 
 def encoder_of(file: GGUFFile, config: Config, given: Path | None = None) -> EncoderSizes | None:
@@ -69,7 +70,7 @@ def find_eyes(
         if is_given:
             raise
         log.info("%s is not used: %s", encoder.path.name, error)
-        return Eyes(blind=_continued(error))
+        return Eyes(blind=Blindness(BlindReason.ENCODER, _continued(error)))
     if blind := _blind(decoder.placement, has_room=has_room):
         return Eyes(blind=blind)
     return Eyes(sight, opened)
@@ -90,7 +91,7 @@ def encoder_in_words(
     except EngineError as error:
         return f"no: {_continued(error)}"
     blind = _blind(placement, has_room=has_room)
-    return f"no: {blind}" if blind else f"with {encoder.path.name}"
+    return f"no: {blind.sentence}" if blind else f"with {encoder.path.name}"
 
 
 def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | None:
@@ -102,12 +103,16 @@ def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | 
     return Pictures(marks, sight.registry, lambda: PictureReader(config))
 
 
-def _blind(placement: Placement, *, has_room: bool) -> str:
-    """Why pictures cannot be read where a model is placed; "": they can."""
+def _blind(placement: Placement, *, has_room: bool) -> Blindness | None:
+    """Why pictures cannot be read where a model is placed; None: they can."""
     if not reads_pictures(placement):
         name = next(one.words for one in placement.backends if one.device != HOST)
-        return f"it runs on {name}, and only the processor reads pictures."
-    return "" if has_room else "there is no room for its picture encoder in the memory."
+        sentence = f"it runs on {name}, and only the processor reads pictures."
+        return Blindness(BlindReason.DEVICE, sentence)
+    if has_room:
+        return None
+    sentence = "there is no room for its picture encoder in the memory."
+    return Blindness(BlindReason.MEMORY, sentence)
 
 
 def _continued(error: EngineError) -> str:

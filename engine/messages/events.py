@@ -9,6 +9,7 @@ from engine.errors import OTHER_FAULT, Fault
 from engine.messages.values import (
     DEFAULT_CACHE,
     AdapterInfo,
+    Blindness,
     CacheType,
     DeviceInfo,
     DevicePart,
@@ -79,7 +80,7 @@ class ModelLoaded:
     parallel: int = 0  # answers that are generated at once
     can_infill: bool = False  # its vocabulary has the tokens that fill a gap in a text
     encoder: Path | None = None  # the file that it sees pictures with; None: it sees none
-    blind: str = ""  # why it sees none although there is such a file: "it runs on ..."
+    blind: Blindness | None = None  # why it sees none although there is such a file
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,22 @@ class ImagePart:
 Part = TextPart | ReasoningPart | ToolCall | ToolResult | ImagePart
 
 
+class BlindReason(Enum):
+    """Why a model does not see although there is a picture encoder."""
+
+    ENCODER = "encoder"  # it does not fit the model
+    DEVICE = "device"  # the model runs where pictures are not read
+    MEMORY = "memory"  # it has no room
+
+
+@dataclass(frozen=True, slots=True)
+class Blindness:
+    """That a model does not see although there is a picture encoder, and why."""
+
+    reason: BlindReason
+    sentence: str  # without a capital letter at its beginning: "it runs on ..."
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message of a conversation, as passed to the chat template: a text, or parts in order."""

@@ -208,9 +208,7 @@ def _file_content(path: Path, name: str) -> bytes:
             raise _too_long(name)
         return path.read_bytes()
     except FileNotFoundError:
-        raise RequestError(
-            f"{called(name)} is not there any more.", "Add the picture again."
-        ) from None
+        raise refused(Refusal.MISSING, name) from None
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else "") or "its name is none"
         raise RequestError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from engine.errors import RequestError
+from engine.errors import Fault, FaultKind, RequestError
 from engine.processes.pool import ChildFault
 
 MOST_BYTES = 200_000_000  # of a file
@@ -20,6 +20,7 @@ class Refusal(StrEnum):
     OTHER = "other"  # no picture, or of a format that is not read
     DAMAGED = "damaged"
     LARGE = "large"  # too many pixels
+    MISSING = "missing"  # found by the engine itself
 
 
 _CHOOSE = "Choose a PNG, JPEG, WebP, GIF, TIFF, AVIF or BMP picture."
@@ -43,6 +44,7 @@ _SENTENCES = {
         f"{{}} has {{:,}} x {{:,}} pixels, of which at most {MOST_PIXELS:,} in all can be read.",
         _SMALLER,
     ),
+    Refusal.MISSING: ("{} is not there any more.", "Add the picture again."),
     ChildFault.TIMEOUT: ("{} takes too long to read.", _SMALLER),
     ChildFault.MEMORY: ("{} needs too much memory to read.", _SMALLER),
     ChildFault.OUTPUT: ("{} needs too much memory to read.", _SMALLER),
@@ -57,11 +59,22 @@ _SENTENCES = {
 }
 
 
+_ABOUT = {  # what users are told in short; "other" of those that are not here
+    Refusal.EMPTY: "damaged",
+    Refusal.DAMAGED: "damaged",
+    Refusal.MISSING: "missing",
+    Refusal.LARGE: "large",
+    ChildFault.TIMEOUT: "large",
+    ChildFault.MEMORY: "large",
+    ChildFault.OUTPUT: "large",
+}
+
+
 class PictureRefused(RequestError):
     """Raised for a picture that is not read."""
 
     def __init__(self, message: str, remedy: str, reason: Refusal | ChildFault) -> None:
-        super().__init__(message, remedy)
+        super().__init__(message, remedy, Fault(FaultKind.PICTURE, _ABOUT.get(reason, "other")))
         self.reason = reason
 
 

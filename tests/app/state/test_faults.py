@@ -9,7 +9,7 @@ import pytest
 from app.documents.source import ExtractionFault, Look
 from app.state.document_faults import fault_sentence
 from app.state.faults import explain
-from engine import Fault, FaultKind, FileLook
+from engine import BlindReason, Fault, FaultKind, FileLook
 
 EXACT, ADVICE = "The file ends at byte 49.", "It is cut short."
 GB = 1_000_000_000
@@ -65,6 +65,15 @@ FIT = Fault(FaultKind.MEMORY, "", 9 * GB, 6 * GB, 8192, 2048)
             "or fewer, or close other programs.",
         ),
         (
+            Fault(FaultKind.PICTURE, "missing"),
+            "A picture of this chat was not found. Add it again, or remove it from its message.",
+        ),
+        (
+            Fault(FaultKind.NO_SIGHT, BlindReason.MEMORY.value),
+            "There is not enough memory for m.gguf to read images. Close other programs and load it "
+            "again, or choose a smaller model.",
+        ),
+        (
             Fault(FaultKind.MEMORY),
             "This computer ran out of memory. Close other programs, or choose a smaller model.",
         ),
@@ -84,6 +93,12 @@ def test_every_code_has_a_sentence(kind: FaultKind) -> None:
     assert EXACT not in shown.text
     assert shown.sentence.endswith(".")
     assert shown.remedy.endswith(".")
+
+
+def test_each_reason_not_to_see_and_each_fault_of_a_picture_has_words_of_its_own() -> None:
+    found = [Fault(FaultKind.NO_SIGHT, one.value) for one in BlindReason]
+    found += [Fault(FaultKind.PICTURE, one) for one in ("missing", "damaged", "large")]
+    assert len({explain(one, "m.gguf", EXACT, ADVICE).sentence for one in found}) == 6
 
 
 @pytest.mark.parametrize("look", [look for look in FileLook if look is not FileLook.UNKNOWN])

@@ -13,14 +13,14 @@ import image_cases
 import seeing_files
 import tiny
 from engine import ContextPolicy, ImagePart, ReasoningPart, Role, TextPart, Tool, ToolResult, Turn
-from engine.errors import RequestError, UnsupportedModel
+from engine.errors import Fault, FaultKind, RequestError, UnsupportedModel
 from engine.frontend.image_marks import ImageMarks, image_marks
 from engine.frontend.image_prompt import Pictures
 from engine.frontend.prompt import Prompt, PromptBuilder
 from engine.frontend.template import ChatTemplate
 from engine.frontend.tokenizer.json import SubwordModel
 from engine.frontend.tokenizer.tokenizer import Tokenizer
-from engine.messages import ToolCall
+from engine.messages import Blindness, BlindReason, ToolCall
 from engine.vision.picture import Picture, Tile
 from engine.vision.registry import ImageRegistry
 from image_cases import CASES, Case, Size
@@ -245,14 +245,19 @@ def test_a_begin_token_is_put_before_a_picture() -> None:
 
 def test_a_model_that_does_not_see_refuses_in_a_sentence() -> None:
     seeing = Seeing(CASES["qwen3vl"])
-    for blind, sentence in (
-        ("", r"^This model cannot see pictures\.$"),
-        ("it runs on cuda.", r"^This model cannot see pictures: it runs on cuda\.$"),
+    for blind, sentence, about in (
+        (None, r"^This model cannot see pictures\.$", ""),
+        (
+            Blindness(BlindReason.DEVICE, "it runs on cuda."),
+            r"^This model cannot see pictures: it runs on cuda\.$",
+            "device",
+        ),
     ):
         builder = PromptBuilder(seeing.template, seeing.tokenizer, 600, None, blind)
         with pytest.raises(RequestError, match=sentence) as caught:
             builder.conversation((user("see", PICTURE),), ContextPolicy.STOP)
         assert "mmproj" in caught.value.remedy
+        assert caught.value.fault == Fault(FaultKind.NO_SIGHT, about)
         assert builder.conversation((user("see"),), ContextPolicy.STOP).ids
 
 

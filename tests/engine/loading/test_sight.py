@@ -8,7 +8,7 @@ import pytest
 
 import seeing_files
 import tiny
-from engine import Failed, Load, ModelLoaded
+from engine import Blindness, BlindReason, Failed, Load, ModelLoaded
 from engine.errors import ModelFileError, UnsupportedModel
 from engine.loading.loader import LoadedModel, load
 from engine.vision import pairing
@@ -34,7 +34,7 @@ def test_a_model_sees_with_the_encoder_beside_it(pair: Path) -> None:
     assert not model.encoder.is_loaded
     assert model.sight is not None
     assert model.sight.registry.vocabulary == model.tokenizer.size
-    assert not model.blind
+    assert model.blind is None
 
 
 def test_only_a_model_that_is_to_see_looks_for_an_encoder(
@@ -82,22 +82,25 @@ def test_a_vocabulary_without_marks_of_pictures_is_refused(tmp_path: Path) -> No
         loaded(model, encoder, backend="reference")
     found = loaded(model, backend="reference")
     assert found.sight is None
-    assert found.blind.startswith("the model's vocabulary has no token <|vision_start|>")
+    assert found.blind is not None
+    assert found.blind.reason is BlindReason.ENCODER
+    assert found.blind.sentence.startswith("the model's vocabulary has no token <|vision_start|>")
 
 
 def test_a_model_on_a_device_does_not_see_and_says_why(gpu: FakeGpu, pair: Path) -> None:
     model = loaded(pair)
     assert [one.name for one in model.runs_on] == ["cuda"]
     assert (model.sight, model.encoder) == (None, None)
-    assert model.blind == f"it runs on {gpu.backend.words}, and only the processor reads pictures."
+    sentence = f"it runs on {gpu.backend.words}, and only the processor reads pictures."
+    assert model.blind == Blindness(BlindReason.DEVICE, sentence)
     here = loaded(pair, device="cpu")
     assert here.encoder is not None
-    assert not here.blind
+    assert here.blind is None
 
 
 def test_the_event_of_a_load_says_what_it_sees_with(bench: Bench, pair: Path) -> None:
     found = bench.load(pair)
-    assert (found.encoder, found.blind) == (pair.with_name("mmproj-tiny.gguf"), "")
+    assert (found.encoder, found.blind) == (pair.with_name("mmproj-tiny.gguf"), None)
     (*_, failed) = _sent(bench, Load(pair, encoder=pair))
     assert isinstance(failed, Failed)
     assert failed.message == "The file has no picture encoder."
@@ -158,5 +161,6 @@ def test_a_model_without_room_for_its_encoder_says_so(
     monkeypatch.setattr(EncoderSizes, "buffer_bytes", 1 << 50)
     model = loaded(pair)
     assert model.sight is None
-    assert model.blind == "there is no room for its picture encoder in the memory."
+    sentence = "there is no room for its picture encoder in the memory."
+    assert model.blind == Blindness(BlindReason.MEMORY, sentence)
     assert model.plan.encoder_bytes == 0
