@@ -105,6 +105,7 @@ HEAVY = (
 PACKAGES = ("app", "engine", "kernels")
 VALUE_TYPES = (
     Fault,
+    messages.Blindness,
     messages.Infill,
     messages.TextPart,
     messages.ReasoningPart,
