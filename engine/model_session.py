@@ -28,6 +28,7 @@ from engine.errors import (
     AdapterError,
     EngineError,
     RequestError,
+    SnapshotError,
 )
 from engine.frontend import texts
 from engine.frontend.constraints.grammars import Grammars
@@ -116,7 +117,8 @@ class ModelSession:
         # Of the adapters while the model is moved: their files by hash, and the current ones.
         self._paths: dict[str, Path] = {}
         self._uses: tuple[AdapterUse, ...] = ()
-        self._sight: Sight | None = None  # likewise
+        self._sight: Sight | None = None  # likewise, and of its encoder
+        self._encoder_files: tuple[Stamp, ...] = ()
         self._answerer = Answerer()
         self._open(model)
 
@@ -140,7 +142,16 @@ class ModelSession:
         self._prefill = PrefillEstimator(model, self._scheduler.runner, self.files, figures)
         paths, memory = model_parts(model.path), data_folder() / "hashes.json"
         identity_of = ModelFiles(paths, self.files, memory)
-        self._disk = DiskTier(self._store, self._saver, self._scheduler, identity_of, model)
+        paths = [Path(one.path) for one in model.encoder_files]
+        encoder_of = ModelFiles(paths, model.encoder_files, memory, read_again=True)
+        self._disk = DiskTier(
+            self._store,
+            self._saver,
+            self._scheduler,
+            identity_of,
+            model,
+            encoder_of if paths else None,
+        )
         self._answerer.open(model, self._scheduler, self._prompts, self._disk, self._prefill)
 
     def close(self) -> None:
@@ -180,7 +191,7 @@ class ModelSession:
         suspended = self._scheduler.leave_device()
         self._answerer.leave()
         self.close()
-        self._sight = self.model.sight
+        self._sight, self._encoder_files = self.model.sight, self.model.encoder_files
         del self.model, self._scheduler, self._reader, self._prefill, self._disk, self._adapters
         return suspended
 
@@ -193,6 +204,8 @@ class ModelSession:
             model.sight.registry = before.registry  # running answers have ids of its images
         elif before is not None:
             model = replace(model, sight=before)
+        if before is not None:  # who may have read its file before it changed
+            model = replace(model, encoder_files=self._encoder_files)
         self._open(model)
         with suppress(EngineError):
             self._adapters.set(self._uses, _no_checkpoint)
@@ -410,6 +423,7 @@ class ModelSession:
         started = time.perf_counter()
         stack = self._adapters.stack_of(request.adapters, handle.checkpoint)
         fresh: Sequence[int]
+        refused: SnapshotError | None = None
         dropped, is_text = 0, not request.turns
         if not is_text:
             write = partial(self._prompts.conversation, cancelled=lambda: handle.is_cancelled)
@@ -420,8 +434,14 @@ class ModelSession:
             encode = partial(self.model.tokenizer.encode, request.text)
             fresh = yield from in_background(encode, "prompt", handle.checkpoint)
         else:
-            fresh = self._disk.saved_text(request.conversation)
+            try:
+                fresh = yield from self._disk.saved_text(
+                    stack, request.conversation, handle.checkpoint
+                )
+            except SnapshotError as error:
+                fresh, refused = (), error
         found = yield from self._disk.restore(stack, fresh, request.conversation, handle.checkpoint)
+        refused = refused or found.refused
         seconds = time.perf_counter() - started
         ids = self._scheduler.spelled_as_cached(stack, fresh)
         ready, total = self._scheduler.tree.match(stack.key, ids).length, len(ids)
@@ -435,9 +455,9 @@ class ModelSession:
             self._prefill.seconds(stack, ready, total, handle.checkpoint)
             if total <= self._scheduler.context
             else 0.0,
-            str(found.refused or ""),
+            str(refused or ""),
             dropped,
-            found.refused.fault if found.refused else OTHER_FAULT,
+            refused.fault if refused else OTHER_FAULT,
             tuple(ids) if is_text else (),
         )
 
@@ -462,6 +482,7 @@ class ModelSession:
             prompt = yield from in_background(build, "prompt", handle.checkpoint)
             ids = self._scheduler.spelled_as_cached(stack, prompt.ids)
             text = SavedText(request.conversation, stack, ids)
+        yield from self._disk.prepare(request, text, handle.checkpoint)
         if (saved := self._disk.save(request, handle, text)) is not None:
             yield saved
 

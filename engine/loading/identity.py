@@ -37,22 +37,41 @@ class Stamp:
 class ModelFiles:
     """The files of a loaded model, and their hash while they are unchanged since loading."""
 
-    def __init__(self, paths: Sequence[Path], loaded: tuple[Stamp, ...], hash_cache: Path) -> None:
-        """`loaded` are the stamps taken before the files were read."""
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        loaded: tuple[Stamp, ...],
+        hash_cache: Path,
+        *,
+        read_again: bool = False,
+    ) -> None:
+        """`loaded` are the stamps taken before the files were read.
+
+        `read_again`: they are read at any later time too, so that no change may come then either.
+        """
         self._paths = tuple(paths)
         self._loaded = loaded
         self._hash_cache = hash_cache
+        self._read_again = read_again
         self._sha256 = ""
 
     def sha256(self, checkpoint: Callable[[], None] = lambda: None) -> str:
         """The hash, or "" if a file changed or is gone. Raises what `checkpoint` raises."""
-        if not self._sha256:
+        if self._sha256 and not (self._read_again and self._has_changed()):
+            return self._sha256
+        self._sha256 = ""
+        if not self._has_changed():
             with suppress(OSError):
-                if stamps(self._paths) == self._loaded:
-                    found = sha256(self._paths, self._hash_cache, checkpoint)
-                    if stamps(self._paths) == self._loaded:
-                        self._sha256 = found
+                found = sha256(self._paths, self._hash_cache, checkpoint)
+                if not self._has_changed():
+                    self._sha256 = found
         return self._sha256
+
+    def _has_changed(self) -> bool:
+        try:
+            return stamps(self._paths) != self._loaded
+        except OSError:
+            return True
 
 
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:

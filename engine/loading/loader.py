@@ -108,6 +108,7 @@ class LoadedModel:
     parallel: int = MOST_RUNNING  # answers that are generated at once
     sight: Sight | None = None  # of a model whose texts may have images
     encoder: EncoderFile | None = None  # that it sees with
+    encoder_files: tuple[Stamp, ...] = ()  # stamps of its file, from before it was read
     blind: Blindness | None = None  # why it does not although there is an encoder
 
     @property
@@ -379,6 +380,7 @@ class _Loading:
             parallel=self.parallel or MOST_RUNNING,
             sight=eyes.sight,
             encoder=eyes.encoder,
+            encoder_files=eyes.files,
             blind=eyes.blind,
         )
 

@@ -12,6 +12,7 @@ from engine.frontend.image_marks import image_marks
 from engine.frontend.image_prompt import Pictures
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
+from engine.loading.identity import Stamp, stamps
 from engine.loading.placement import reads_pictures
 from engine.messages import Blindness, BlindReason
 from engine.models.config import Config
@@ -32,6 +33,7 @@ class Eyes:
 
     sight: Sight | None = None
     encoder: EncoderFile | None = None
+    files: tuple[Stamp, ...] = ()  # of the encoder, from before it was read
     blind: Blindness | None = None
 
 
@@ -62,6 +64,7 @@ def find_eyes(
     if encoder is None:
         return Eyes()
     try:
+        files = _stamps(encoder.path)
         sight = build_sight(file, decoder, encoder.path, decoder.placement.layers[0])
         opened = sight.encoder
         assert isinstance(opened, EncoderFile)
@@ -73,7 +76,7 @@ def find_eyes(
         return Eyes(blind=Blindness(BlindReason.ENCODER, _continued(error)))
     if blind := _blind(decoder.placement, has_room=has_room):
         return Eyes(blind=blind)
-    return Eyes(sight, opened)
+    return Eyes(sight, opened, files)
 
 
 def encoder_in_words(
@@ -101,6 +104,14 @@ def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | 
     config = encoder.config
     marks = image_marks(config.projector)
     return Pictures(marks, sight.registry, lambda: PictureReader(config))
+
+
+def _stamps(path: Path) -> tuple[Stamp, ...]:
+    """The stamp of a file; none of one that is missing, which is reported when it is read."""
+    try:
+        return stamps([path])
+    except OSError:
+        return ()
 
 
 def _blind(placement: Placement, *, has_room: bool) -> Blindness | None:

@@ -2,7 +2,8 @@
 
 A sequence has one id for each row, and equal images have the same ids: prefix tree, scheduler and
 pages treat them as tokens. An image is known by a key, such as the hash of its pixels and of how
-many rows were made of it. Ids are given out anew by each process.
+many rows were made of it. Ids are given out anew by each process; what is saved of texts has the
+keys.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ImageRegistry:
         self.vocabulary, self._rows_bytes = vocabulary, rows_bytes
         self._encoded: dict[Image, None] = {}  # those with rows, used last at the end
         self._seen: dict[Image, int] = {}  # those with pixels, in prompts last at the end: bytes
-        self._by_key: dict[str, Image] = {}
+        self._by_key: dict[tuple[str, int, int, int], Image] = {}  # and its sizes
         self._firsts: list[int] = []
         self.images: list[Image] = []  # in the order of their ids
         self._next = vocabulary
@@ -65,24 +66,28 @@ class ImageRegistry:
         pixels: Callable[[], Tensor] | None = None,
         pixel_bytes: int = 0,
     ) -> Image:
-        """The image of this key; a new one gets ids for so many rows, which `pixels` are for.
+        """The image of this key and of these sizes; a new one gets ids for so many rows, which `pixels` are for.
 
         Those that prompts had longest ago lose their pixels when all hold too many bytes.
         """
         with self._adding:
-            if (image := self._by_key.get(key)) is None:
+            if (image := self.known(key, count, lines, columns)) is None:
                 assert count > 0, "an image has rows"
                 image = Image(key, self._next, count, lines, columns)
                 self._next += count
                 self.images.append(image)
                 self._firsts.append(image.first)  # last: `find` looks here, then at the image
-                self._by_key[key] = image
+                self._by_key[key, count, lines, columns] = image
             if pixels is not None:
                 image.pixels = pixels
                 self._seen.pop(image, None)
                 self._seen[image] = pixel_bytes
                 self._forget_pixels(image)
             return image
+
+    def known(self, key: str, count: int, lines: int, columns: int) -> Image | None:
+        """The image of this key and of these sizes, if it has been added."""
+        return self._by_key.get((key, count, lines, columns))
 
     def _forget_pixels(self, newest: Image) -> None:
         held = sum(self._seen.values())

@@ -26,8 +26,6 @@ from engine import (
     ModelMoved,
     ModelUnloaded,
     Role,
-    Save,
-    SnapshotSaved,
     TemplateApplied,
     TextPart,
     TokensCounted,
@@ -37,7 +35,7 @@ from engine import (
 from engine.core.runner import Runner
 from engine.loading import sight
 from engine.vision.pairing import EncoderFile
-from engine_bench import AMPLE_BYTES, GREEDY, Bench, answer_text, computed_prompt_tokens, finished
+from engine_bench import GREEDY, Bench, answer_text, computed_prompt_tokens, finished
 from seeing_files import Reader
 
 CAT, DOG = ImagePart(b"cat"), ImagePart(b"dog")
@@ -254,20 +252,6 @@ def test_turns_with_pictures_are_left_out_by_their_tokens(seeing: Bench) -> None
     assert failed.message.startswith("This message is too long")
 
 
-def test_a_text_with_pictures_is_not_saved(seeing: Bench) -> None:
-    turn = shown(CAT, text="the quick brown fox " * 60)
-    ask(seeing, 1, turn, conversation="one")
-    for number, request in (
-        (2, Save("one", AMPLE_BYTES, answer=1)),
-        (3, Save("one", AMPLE_BYTES, turns=(turn,))),
-    ):
-        assert seeing.expect(number, request, SnapshotSaved).tokens == 0
-    words = Turn(Role.USER, turn.text)
-    ask(seeing, 4, words, conversation="two")
-    saved = Save("two", AMPLE_BYTES, turns=(words,))
-    assert seeing.expect(5, saved, SnapshotSaved).tokens > 0
-
-
 def test_a_model_without_an_encoder_says_that_it_sees_nothing(bench: Bench, llama: Path) -> None:
     assert bench.load(llama).encoder is None
     (*_, failed) = ask(bench, 2, shown(CAT))
@@ -321,20 +305,6 @@ def test_an_encoder_that_cannot_be_read_fails_the_request_and_not_those_beside_i
     assert failed.message.startswith("The picture encoder cannot read the picture: pixels [30, 40")
     readers[0].config = replace(readers[0].config, patch=7)
     assert answer_text(ask(bench, 4, shown(CAT, DOG)))
-
-
-def test_nothing_is_restored_of_a_text_with_pictures_nor_promised(
-    seeing: Bench, path: Path
-) -> None:
-    before = Turn(Role.USER, "the quick brown fox " * 60), Turn(Role.ASSISTANT, "yes")
-    ask(seeing, 1, *before[:1], conversation="three", max_tokens=2)
-    assert seeing.expect(2, Save("three", AMPLE_BYTES, turns=before), SnapshotSaved).tokens > 0
-    seeing.load(path, 3, CacheType.F32)
-    for number, last in enumerate((shown(CAT), Turn(Role.USER, "why")), 4):
-        measured = ApplyTemplate((*before, last), measures_cache=True)
-        promised = seeing.expect(number, measured, TemplateApplied).cached_tokens
-        assert promised == finished(ask(seeing, number, *before, last)).reused_tokens
-        assert bool(promised) == (not last.images)
 
 
 def test_the_tokens_of_pictures_are_counted_with_those_of_a_text(seeing: Bench) -> None:

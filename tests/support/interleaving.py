@@ -191,9 +191,12 @@ class Run:
         spare_pages: int,
         lent_pages: int,
         disk_pages: int,
+        *,
+        keeps_disk: bool = False,
     ) -> None:
         model = reference.model
-        shutil.rmtree(snapshots_folder(), ignore_errors=True)
+        if not keeps_disk:
+            shutil.rmtree(snapshots_folder(), ignore_errors=True)
         self.reference = reference
         self.scheduler = model.new_scheduler()
         self.scheduler.runner.chunk = chunk
@@ -217,7 +220,8 @@ class Run:
         model = self.reference.model
         cached = model.path.with_suffix(".json")
         files = ModelFiles([model.path], stamps([model.path]), cached)
-        return DiskTier(PageStore(snapshots_folder()), self.saver, scheduler, files, model)
+        encoder = None if model.sight is None else files  # images have no file of their own here
+        return DiskTier(PageStore(snapshots_folder()), self.saver, scheduler, files, model, encoder)
 
     def drafter(self, asked: Asked) -> Drafter:
         """A new drafter for an answer."""

@@ -54,12 +54,12 @@ def write_model(path: Path, vocabulary: dict[str, Any] | None = None, context: i
     return with_printable_output(architecture_files.write(skeleton, path, vocabulary))
 
 
-def write_encoder(path: Path, width: int) -> Path:
+def write_encoder(path: Path, width: int, seed: int = 3) -> Path:
     """An encoder whose rows have this width, and tell pictures well apart."""
     recorded = vision_files.recorded()["qwen3vl"]
     case = replace(recorded.case, output=width)
     weights = vision_files.tensors(case, recorded.state)
-    random = np.random.default_rng(3)
+    random = np.random.default_rng(seed)
     for part, columns in (("weight", weights["mm.2.weight"].shape[1:]), ("bias", ())):
         weights[f"mm.2.{part}"] = random.standard_normal((width, *columns)).astype(np.float32)
     for name in ("v.patch_embd.weight", "v.patch_embd.weight.1"):

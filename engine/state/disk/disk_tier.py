@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -26,10 +27,10 @@ from engine.loading.identity import ModelFiles
 from engine.loading.loader import LoadedModel
 from engine.machine.background import BackgroundTask
 from engine.messages import Save, SnapshotSaved
-from engine.state.disk import restore, resume, store
+from engine.state.disk import image_ids, restore, resume, store
 from engine.state.disk.eviction import EvictedPages
 from engine.state.disk.page_file import Page as SavedPage
-from engine.state.disk.page_file import StateKey
+from engine.state.disk.page_file import SavedImage, StateKey
 from engine.state.disk.page_memory import HeldPage, PageTarget
 from engine.state.disk.restore import MIN_GAIN, Match
 from engine.state.disk.saver import Capture, Saver
@@ -63,6 +64,7 @@ class _Search:
     matches: list[Match] = field(default_factory=list[Match])  # the longest first
     files: list[SavedSequence] = field(default_factory=list[SavedSequence])  # looked at
     key: StateKey | None = None  # None: nothing was looked at, for the reason `refused`
+    encoder: str = ""  # SHA-256 of the file of the picture encoder, if a file has images
     refused: SnapshotError | None = None
 
 
@@ -110,12 +112,16 @@ class DiskTier:
         scheduler: Scheduler,
         files: ModelFiles,
         model: LoadedModel,
+        encoder_files: ModelFiles | None = None,
     ) -> None:
+        """`encoder_files` are those of the picture encoder of a model that sees."""
         self._store = page_store
         self._saver = saver
         self._scheduler = scheduler
         self._files = files
         self._model = model
+        self._encoder_files = encoder_files
+        self._images = None if model.sight is None else model.sight.registry
         self._texts: dict[int, SavedText] = {}  # by request, the last one last
         self.evicted = EvictedPages(
             page_store,
@@ -123,6 +129,7 @@ class DiskTier:
             scheduler.pool,
             identify=partial(identify, files, model),
             describe=lambda stack: metadata_of(model, stack),
+            to_saved=self._to_saved,
         )
         scheduler.tree.on_evict = self.evicted.take
         self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
@@ -133,6 +140,51 @@ class DiskTier:
         Raises SnapshotError when the model's files have changed since they were loaded.
         """
         return identify(self._files, self._model, stack, checkpoint)
+
+    def encoder_sha256(self, checkpoint: Checkpoint = lambda: None) -> str:
+        """The hash of the file of the picture encoder, at first use as `identify`; "": there is none.
+
+        Raises SnapshotError when the file has changed since the model was loaded.
+        """
+        if self._encoder_files is None:
+            return ""
+        if sha256 := self._encoder_files.sha256(checkpoint):
+            return sha256
+        raise SnapshotError(
+            "The file of the picture encoder has changed since the model was loaded.",
+            "Load the model again.",
+        )
+
+    def has_images(self, tokens: Sequence[int]) -> bool:
+        """Whether a text has rows of images."""
+        return self._images is not None and max(tokens, default=0) >= self._images.vocabulary
+
+    def _to_saved(self, tokens: list[int]) -> tuple[list[int], tuple[SavedImage, ...]]:
+        """Ids and images of a text as files have them. Raises SnapshotError."""
+        if self._images is None or not self.has_images(tokens):
+            return tokens, ()
+        if not (encoder := self.encoder_sha256()):
+            raise SnapshotError(
+                "The picture encoder of this text is not known.", "Load the model again."
+            )
+        return image_ids.to_saved(tokens, self._images, encoder)
+
+    def _ids(
+        self,
+        saved: SavedSequence,
+        encoder: str | None = None,
+        *,
+        pending: Sequence[int] = (),
+        adds: bool = False,
+    ) -> list[int]:
+        """The ids of a saved text in this process, see `image_ids.from_saved`."""
+        vocabulary = self._model.config.vocabulary
+        if self._images is not None:
+            vocabulary = self._images.vocabulary
+        ids = [*saved.tokens, *pending]
+        return image_ids.from_saved(
+            ids, saved.images, self._images, vocabulary, encoder=encoder, adds=adds
+        )
 
     # --- restoring ------------------------------------------------------------------------------
 
@@ -146,8 +198,6 @@ class DiskTier:
         for other threads. Raises what `checkpoint` raises.
         """
         scheduler = self._scheduler
-        if self._has_images(fresh):
-            return RestoreResult()
         ids = scheduler.spelled_as_cached(stack, fresh)
         cached = scheduler.tree.match(stack.key, ids).length
         if len(ids) - cached < (1 if conversation else MIN_GAIN):
@@ -163,14 +213,16 @@ class DiskTier:
         files, key = search.files, search.key
         damaged: SnapshotError | None = None
         for match in search.matches:
-            tokens, error = yield from self._read(stack, match, checkpoint)
+            tokens, error = yield from self._read(stack, match, search.encoder, checkpoint)
             if conversation and match.saved.belongs_to(conversation):
                 damaged = damaged or error
             if tokens > cached:
                 self._store.touch(match.saved)
-                self._remember(stack, match)
+                self._remember(stack, match.saved, search.encoder)
                 return RestoreResult(tokens)
-        refused = restore.refusal(self._store, files, key, scheduler.context, conversation)
+        refused = restore.refusal(
+            self._store, files, key, scheduler.context, conversation, search.encoder
+        )
         return RestoreResult(refused=refused or damaged)
 
     def cached_length(
@@ -180,19 +232,45 @@ class DiskTier:
         scheduler = self._scheduler
         ids = scheduler.spelled_as_cached(stack, fresh)
         cached = scheduler.tree.match(stack.key, ids).length
-        if len(ids) - cached < MIN_GAIN or self._has_images(fresh):
+        if len(ids) - cached < MIN_GAIN:
             return cached
         found = yield from self._matches(stack, fresh, cached, "", checkpoint)
         return max((match.tokens for match in found.matches), default=cached)
 
-    def saved_text(self, conversation: str) -> list[int]:
+    def saved_text(
+        self, stack: Stack, conversation: str, checkpoint: Checkpoint
+    ) -> Generator[None, None, list[int]]:
         """The tokens that were saved last with a conversation, with those of an interrupted answer;
-        none if nothing was.
+        none if nothing was. Its images get ids; their pixels are not known.
+
+        Raises SnapshotError if the model cannot continue what was saved.
         """
-        for saved in self._store.sequences():
-            if saved.belongs_to(conversation) and saved.fault is None:
-                return [*saved.tokens, *resume.pending(saved.resume)]
+        context = self._scheduler.context
+        own = [one for one in self._store.sequences() if one.belongs_to(conversation)]
+        if not own:
+            return []
+        key = yield from _on_thread(lambda: self.identify(stack, checkpoint), checkpoint)
+        encoder = yield from self._encoder_of(own, checkpoint)
+        for saved in own:
+            with suppress(SnapshotError):
+                restore.check_origin(saved, key, context, encoder)
+                pending = resume.pending(saved.resume)
+                return self._ids(saved, encoder, pending=pending, adds=True)
+        if refused := restore.refusal(self._store, own, key, context, conversation, encoder):
+            raise refused
         return []
+
+    def _encoder_of(
+        self, files: Sequence[SavedSequence], checkpoint: Checkpoint
+    ) -> Generator[None, None, str]:
+        """The hash of the picture encoder, if a file has images; "" if no image is of it."""
+        if self._encoder_files is None or not any(saved.images for saved in files):
+            return ""
+        try:
+            return (yield from _on_thread(lambda: self.encoder_sha256(checkpoint), checkpoint))
+        except SnapshotError as error:
+            log.info("saved texts with pictures are not used: %s", error)
+            return ""
 
     def _matches(
         self,
@@ -205,8 +283,8 @@ class DiskTier:
         """The saved texts that share more of a prompt than the `cached` tokens in memory."""
         scheduler = self._scheduler
 
-        def shared_length(tokens: Sequence[int]) -> int:
-            shared, _ = shared_prefix(self._model.tokenizer, fresh, tokens)
+        def shared_length(saved: SavedSequence, encoder: str | None = None) -> int:
+            shared, _ = shared_prefix(self._model.tokenizer, fresh, self._ids(saved, encoder))
             return min(shared, scheduler.context)
 
         files = yield from _on_thread(
@@ -221,27 +299,32 @@ class DiskTier:
             key = yield from _on_thread(lambda: self.identify(stack, checkpoint), checkpoint)
         except SnapshotError as error:
             return _Search(refused=error)
+        encoder = yield from self._encoder_of(files, checkpoint)
+
+        def in_memory(saved: SavedSequence, length: int) -> Sequence[Sequence[object]]:
+            return scheduler.tree.parts(stack.key, self._ids(saved, encoder)[:length])
+
         found = restore.matches(
             self._store,
             files,
             key,
-            shared_length,
+            partial(shared_length, encoder=encoder),
             windows=scheduler.pool.layout.windows,
             cached=cached,
             conversation=conversation,
-            in_memory=lambda tokens: scheduler.tree.parts(stack.key, tokens),
+            in_memory=in_memory,
         )
-        return _Search(found, files, key)
+        return _Search(found, files, key, encoder)
 
     def _read(
-        self, stack: Stack, match: Match, checkpoint: Checkpoint
+        self, stack: Stack, match: Match, encoder: str, checkpoint: Checkpoint
     ) -> Generator[None, None, tuple[int, SnapshotError | None]]:
         """Read the pages of a saved sequence that are not in memory.
 
         Returns how many of its tokens are cached then, and why not all of them.
         """
         pool, tree = self._scheduler.pool, self._scheduler.tree
-        tokens = match.saved.tokens[: min(match.tokens, self._scheduler.context)]
+        tokens = self._ids(match.saved, encoder)[: min(match.tokens, self._scheduler.context)]
         wanted = store.needed_parts(pool.layout.windows, len(tokens))
         held: list[list[Page | None]] = [[None for _ in needed] for needed in wanted]
         reads = _Reads()
@@ -281,12 +364,13 @@ class DiskTier:
                     pool.release(page)
         return tree.match(stack.key, tokens).length, error
 
-    def _remember(self, stack: Stack, match: Match) -> None:
+    def _remember(self, stack: Stack, saved: SavedSequence, encoder: str) -> None:
         """Let an interrupted answer continue with its random numbers."""
-        saved = match.saved
         if state := resume.sampler_state(saved.resume):
             pending = resume.pending(saved.resume)
-            self._scheduler.remember(stack.key, [*saved.tokens, *pending], state)
+            ids = self._ids(saved, encoder, pending=pending)
+            if len(ids) == len(saved.tokens) + len(pending):
+                self._scheduler.remember(stack.key, ids, state)
 
     # --- saving ---------------------------------------------------------------------------------
 
@@ -295,30 +379,29 @@ class DiskTier:
         self.evicted.set_budget(budget_bytes)
 
     def begin(self, request: int, conversation: str, stack: Stack, prompt: Sequence[int]) -> None:
-        """A prompt is being processed: what is evicted of it may be written.
-
-        Nothing is of a text with images: their ids mean nothing to another process.
-        """
-        if not self._has_images(prompt):
-            self.evicted.note(request, conversation, stack, prompt)
+        """A prompt is being processed: what is evicted of it may be written."""
+        self.evicted.note(request, conversation, stack, prompt)
 
     def note(self, request: int, conversation: str, stack: Stack, tokens: list[int]) -> None:
         """An answer has ended: Save finds its tokens by its request."""
-        if self._has_images(tokens):
-            return
         self.evicted.note(request, conversation, stack, tokens)
         self._texts.pop(request, None)
         self._texts[request] = SavedText(conversation, stack, tokens)
         while len(self._texts) > _MOST_TEXTS:
             del self._texts[next(iter(self._texts))]
 
-    def _has_images(self, tokens: Sequence[int]) -> bool:
-        return max(tokens, default=0) >= self._model.config.vocabulary
-
     def forget(self, answer: int) -> int:
         """Give up the cached pages of an answer's text; returns how many of its tokens are gone."""
         text = self._texts.pop(answer, None)
         return 0 if text is None else self._scheduler.tree.forget(text.stack.key, text.tokens)
+
+    def prepare(
+        self, request: Save, text: SavedText | None, checkpoint: Checkpoint
+    ) -> Generator[None, None, None]:
+        """Hash the picture encoder on a thread before `save`, if the text has images."""
+        text = text or self._texts.get(request.answer)
+        if text is not None and self.has_images(text.tokens):
+            yield from _on_thread(lambda: self.encoder_sha256(checkpoint), checkpoint)
 
     def save(
         self, request: Save, handle: RequestHandle, text: SavedText | None = None
@@ -326,9 +409,11 @@ class DiskTier:
         """Start writing a text's pages; None: the saver delivers the event when done.
 
         `text` None: that of the answer. Nothing is written for an answer that is not known, nor for
-        one of another conversation or a text with images.
+        one of another conversation. Hashes the picture encoder of a text with images, unless
+        `prepare` has.
 
-        Raises RequestError for more pages than the budget, and Cancelled.
+        Raises RequestError for more pages than the budget, SnapshotError for a picture encoder that
+        has changed, and Cancelled.
         """
         self._saver.wait(handle.checkpoint, saves_only=True)
         self.evicted.set_budget(request.budget_bytes)
@@ -337,7 +422,7 @@ class DiskTier:
         nothing = SnapshotSaved(handle.id, 0, 0, 0.0, 0)
         name = request.conversation
         text = text or self._texts.get(request.answer)
-        if text is None or text.conversation not in ("", name) or self._has_images(text.tokens):
+        if text is None or text.conversation not in ("", name):
             return nothing
         tree, pool, key = self._scheduler.tree, self._scheduler.pool, text.stack.key
         match = tree.match_to_save(key, text.tokens)
@@ -345,6 +430,7 @@ class DiskTier:
         before = self._saved.get(name)
         if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
             return nothing
+        ids, images = self._to_saved(text.tokens)
         held = [page for pages in match.pages for page in pages if page is not None]
         store.check_budget(sum(page.data.nbytes for page in held), request.budget_bytes)
         for page in held:
@@ -352,11 +438,10 @@ class DiskTier:
         captured = Capture(
             name,
             metadata_of(self._model, text.stack),
-            tokens,
+            ids[: match.length],
             [HeldPage(pool, pages) for pages in match.pages],
-            resume.encoded(
-                self._scheduler.interrupted(key, text.tokens), text.tokens[match.length :]
-            ),
+            resume.encoded(self._scheduler.interrupted(key, text.tokens), ids[match.length :]),
+            images,
         )
 
         def saved(path: Path) -> None:

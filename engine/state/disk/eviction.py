@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from engine.adapters.stack import Stack
 from engine.errors import Cancelled
 from engine.state.disk.cleanup import deletion_stamp
-from engine.state.disk.page_file import PAGE_TOKENS, StateKey
+from engine.state.disk.page_file import PAGE_TOKENS, SavedImage, StateKey
 from engine.state.disk.page_memory import HeldPage
 from engine.state.disk.restore import MIN_GAIN
 from engine.state.disk.saver import Saver
-from engine.state.disk.sequence_file import encoded_ids
+from engine.state.disk.sequence_file import decoded_ids, encoded_ids
 from engine.state.disk.store import PageStore
 from engine.state.pages import PagePool
 from engine.state.prefix_tree import Node
@@ -74,12 +74,15 @@ class EvictedPages:
         *,
         identify: Callable[[Stack], StateKey],
         describe: Callable[[Stack], Mapping[str, str]],
+        to_saved: Callable[[list[int]], tuple[list[int], tuple[SavedImage, ...]]],
     ) -> None:
-        """`identify` and `describe` return key and metadata of pages; called on the thread."""
+        """`identify` and `describe` return key and metadata of pages, `to_saved` the ids and images
+        of a text as files have them; called on the thread.
+        """
         self._store = store
         self._saver = saver
         self._pool = pool
-        self._identify, self._describe = identify, describe
+        self._identify, self._describe, self._to_saved = identify, describe, to_saved
         self._budget_bytes = 0
         self._texts: dict[tuple[int, bytes], _Owned] = {}  # most recently used last
         self._lock = threading.Lock()
@@ -234,12 +237,14 @@ class EvictedPages:
                 raise Cancelled
 
         checkpoint()
+        ids, images = self._to_saved(decoded_ids(token_bytes))
         self._store.add_evicted(
             owner.conversation,
             self._identify(owner.stack),
             self._describe(owner.stack),
-            token_bytes,
+            encoded_ids(ids),
             pages,
+            images=images,
             stamp=owner.stamp,
             windows=self._pool.layout.windows,
             budget_bytes=self._budget_bytes,

@@ -2,7 +2,8 @@
 
 The name of a page is a hash over its tokens, the name of the page before it, and the key of the
 state, so it determines the page's contents: equal prefixes of two conversations have equal names
-and share files. A page has one file for each group of layers, since a group with an attention
+and share files. Rows of images are negative ids, see `pages_of`: the name of a page with some is a
+hash over what these images are, too. A page has one file for each group of layers, since a group with an attention
 window needs only the last pages of a sequence. Integers are little-endian:
 
     magic [8], version u32, group u32, name [32], tokens u32, zero u32, size of the part u64
@@ -19,10 +20,13 @@ import hashlib
 import json
 import os
 import struct
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -61,6 +65,22 @@ class StateKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedImage:
+    """An image of a saved text, by all that its rows and their places depend on."""
+
+    encoder: str  # SHA-256 of the file of the picture encoder
+    key: str  # of `engine.vision.registry`: SHA-256 of its pixels
+    count: int  # rows
+    lines: int  # rows of them, one below the other
+    columns: int  # rows of a line
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        return hashlib.sha256(json.dumps(astuple(self)).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page by name, with its tokens."""
 
@@ -90,13 +110,23 @@ class PageSource(Protocol):
         ...
 
 
-def pages_of(key: StateKey, token_bytes: bytes) -> tuple[Page, ...]:
-    """The pages of a sequence of i32 token ids; the last one may have fewer than 256."""
+def pages_of(
+    key: StateKey, token_bytes: bytes, images: Sequence[SavedImage] = ()
+) -> tuple[Page, ...]:
+    """The pages of a sequence of i32 token ids; the last one may have fewer than 256.
+
+    Negative ids count the rows of the `images` from -1 down, in the order in which these appear.
+    """
     pages: list[Page] = []
     parent, step = key.root, PAGE_TOKENS * _TOKEN_BYTES
+    ends, digests = [*accumulate(one.count for one in images)], [one.digest for one in images]
     for at in range(0, len(token_bytes), step):
         ids = token_bytes[at : at + step]
         parent = hashlib.sha256(parent + ids).digest()
+        if images and (rows := [-1 - one for one in array("i", ids) if one < 0]):
+            shown = sorted({bisect_right(ends, row) for row in rows})
+            # With a byte more than multiples of four: the hash of no text without images.
+            parent = hashlib.sha256(b"".join((parent, *(digests[n] for n in shown), b"i"))).digest()
         pages.append(Page(parent.hex(), ids))
     return tuple(pages)
 

@@ -30,7 +30,7 @@ class Match:
 
 def candidates(
     sequences: Iterable[SavedSequence],
-    shared_length: Callable[[Sequence[int]], int],
+    shared_length: Callable[[SavedSequence], int],
     cached: int,
     conversation: str,
 ) -> list[SavedSequence]:
@@ -44,7 +44,7 @@ def candidates(
         saved
         for saved in sequences
         if (conversation and saved.belongs_to(conversation))
-        or (saved.fault is None and shared_length(saved.tokens) >= cached + MIN_GAIN)
+        or (saved.fault is None and shared_length(saved) >= cached + MIN_GAIN)
     ]
 
 
@@ -52,18 +52,18 @@ def matches(
     store: PageStore,
     sequences: Iterable[SavedSequence],
     key: StateKey,
-    shared_length: Callable[[Sequence[int]], int],
+    shared_length: Callable[[SavedSequence], int],
     *,
     windows: Sequence[int],
     cached: int,
     conversation: str,
-    in_memory: Callable[[Sequence[int]], Sequence[Sequence[object]]] = lambda tokens: (),
+    in_memory: Callable[[SavedSequence, int], Sequence[Sequence[object]]] = lambda saved, end: (),
 ) -> list[Match]:
     """The sequences of this key with more of the prompt than `cached` tokens, longest first.
 
     Among equals the most recently used comes first. A sequence of another conversation must have
     `MIN_GAIN` tokens more. `windows` as in `store.needed_parts`; `in_memory` returns for each page
-    of a text its parts in memory, which need not be on the disk.
+    of so many tokens of a sequence its parts in memory, which need not be on the disk.
     """
     found: list[Match] = []
     for saved in sequences:
@@ -71,9 +71,9 @@ def matches(
             continue
         own = bool(conversation) and saved.belongs_to(conversation)
         least = cached + (1 if own else MIN_GAIN)
-        if (shared := shared_length(saved.tokens)) < least:
+        if (shared := shared_length(saved)) < least:
             continue
-        tokens = store.usable_prefix(saved, windows, shared, in_memory(saved.tokens[:shared]))
+        tokens = store.usable_prefix(saved, windows, shared, in_memory(saved, shared))
         if tokens >= least:
             found.append(Match(saved, tokens))
     return sorted(found, key=lambda match: -match.tokens)
@@ -85,6 +85,7 @@ def refusal(
     key: StateKey,
     context: int,
     conversation: str,
+    encoder: str = "",
 ) -> SnapshotError | None:
     """Why none of the conversation's own sequences is usable, that of the last one used.
 
@@ -96,7 +97,7 @@ def refusal(
         if not conversation or not saved.belongs_to(conversation):
             continue
         try:
-            check_origin(saved, key, context)
+            check_origin(saved, key, context, encoder)
             usable = True
         except SnapshotError as error:
             reasons.append(error)
@@ -107,8 +108,11 @@ def refusal(
     return reasons[0] if reasons else store.removed.refusal(conversation)
 
 
-def check_origin(saved: SavedSequence, key: StateKey, context: int) -> None:
-    """Raise SnapshotError for another model, adapter stack, cache type, size or version."""
+def check_origin(saved: SavedSequence, key: StateKey, context: int, encoder: str = "") -> None:
+    """Raise SnapshotError for another model, adapter stack, cache type, size or version.
+
+    Or, if the sequence has images, for another picture `encoder`, by the SHA-256 of its file.
+    """
     if saved.fault is not None:
         raise saved.fault
     if saved.key.model_sha256 != key.model_sha256:
@@ -142,6 +146,12 @@ def check_origin(saved: SavedSequence, key: StateKey, context: int) -> None:
             "When the session was saved, the model ran with another context size or on another device.",
             "Load the model as it was then, or process the conversation again.",
             Fault(FaultKind.SAVED_COMPUTATION),
+        )
+    if any(one.encoder != encoder for one in saved.images):
+        raise SnapshotError(
+            "The session has pictures that another picture encoder read.",
+            "Load the model with that encoder, or process the conversation again.",
+            Fault(FaultKind.SAVED_MODEL),
         )
     tokens = len(saved.tokens)
     if tokens > context:

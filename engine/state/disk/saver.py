@@ -14,7 +14,7 @@ from engine.errors import EngineError
 from engine.machine.background import BackgroundTask
 from engine.machine.device import trim_heap
 from engine.messages import Event, Failed, SnapshotSaved
-from engine.state.disk.page_file import PageSource, StateKey
+from engine.state.disk.page_file import PageSource, SavedImage, StateKey
 from engine.state.disk.store import PageStore
 
 log = logging.getLogger(__name__)
@@ -28,9 +28,10 @@ class Capture:
 
     conversation: str  # id that snapshots are looked up by
     metadata: Mapping[str, str]  # "model", "adapters" appear in refusals
-    tokens: Sequence[int]
+    tokens: Sequence[int]  # negative ones are rows of the images
     pages: Sequence[PageSource]
     resume: Mapping[str, str] = field(default_factory=dict)  # state to continue an answer
+    images: Sequence[SavedImage] = ()
 
     def release(self) -> None:
         """Give up the pages; may be called again."""
@@ -98,6 +99,7 @@ class Saver:
                 captured.tokens,
                 captured.pages,
                 captured.resume,
+                images=captured.images,
                 budget_bytes=budget_bytes,
             )
             saved(result.path)

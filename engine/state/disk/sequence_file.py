@@ -1,9 +1,10 @@
 """Sequence files: one saved branch of a conversation, as its tokens and where its pages are.
 
 The file's name consists of a hash of its conversation and the name of its last page, its
-modification time is that of its last use. The names of the pages follow from the state key and the
-tokens. Eight bytes give the length of a JSON header; then follow the token ids (i32) and for each
-page the groups of layers that had it (bits of an i32). The SHA-256 of everything before it ends the
+modification time is that of its last use. The names of the pages follow from the state key, the
+tokens and the images. Eight bytes give the length of a JSON header; then follow the token ids (i32) and for each
+page the groups of layers that had it (bits of an i32). Rows of images are negative ids, see
+`page_file.pages_of`, since another process gives images other ids. The SHA-256 of everything before it ends the
 file, in this and every later version, which distinguishes damage from another version. This module
 does not import torch.
 """
@@ -17,7 +18,7 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -25,15 +26,18 @@ from engine.errors import Fault, FaultKind, SnapshotError
 from engine.machine import disk_files
 from engine.state.disk import page_file
 from engine.state.disk.atomic import REPROCESS, Damaged, NewerVersion, unreadable
-from engine.state.disk.page_file import Page, StateKey, pages_of
+from engine.state.disk.page_file import Page, SavedImage, StateKey, pages_of
 
 SUFFIX = ".sequence"
-VERSION = 4  # 1 and 2 had the whole state of a session, 3 a key without the computation
+# 1 and 2 had the whole state of a session, 3 a key without the computation. Texts without images
+# are still of version 4, and one that has some is of a newer version for those who know none.
+VERSION, _VERSION_WITHOUT_IMAGES = 5, 4
 _FORMAT = "tokonoma sequence"
 _PREFIX_DIGITS, _PAGE_DIGITS = 16, 32  # of the hashes in a file's name
 _DIGEST_BYTES = 32
 _MAX_FILE_BYTES = 1 << 26  # sixteen million tokens: more than any context
 _MAX_GROUPS = 31  # bits of a positive i32
+_MAX_ROWS = _MAX_FILE_BYTES // 4  # of all images of a text
 _NO_KEY = StateKey("", "", "", ())
 
 
@@ -48,13 +52,14 @@ class SavedSequence:
     metadata: Mapping[str, str] = field(default_factory=dict)
     resume: Mapping[str, str] = field(default_factory=dict)  # state to continue an answer
     token_bytes: bytes = b""  # i32, little-endian
+    images: tuple[SavedImage, ...] = ()  # whose rows are the negative ids
     pages: tuple[Page, ...] = ()
     held: tuple[int, ...] = ()  # of each page: groups that were saved, as bits
     fault: SnapshotError | None = None  # why it is unusable; everything above is then empty
 
     @property
     def tokens(self) -> list[int]:
-        """The token ids."""
+        """The token ids, and the negative ones of rows of images."""
         return decoded_ids(self.token_bytes)
 
     @property
@@ -71,6 +76,11 @@ class SavedSequence:
     def is_newer(self) -> bool:
         """Whether a newer version of the app saved it, so that its pages are not known."""
         return isinstance(self.fault, NewerVersion)
+
+    def begins_with(self, token_bytes: bytes, images: Sequence[SavedImage]) -> bool:
+        """Whether its text begins with these tokens, whose negative ids are rows of the images."""
+        same = self.images[: len(images)] == tuple(images)
+        return same and self.token_bytes.startswith(token_bytes)
 
     def belongs_to(self, conversation: str) -> bool:
         """Whether it was saved for this conversation."""
@@ -133,20 +143,21 @@ def write(
     token_bytes: bytes,
     held: Sequence[int],
     resume: Mapping[str, str],
+    images: Sequence[SavedImage] = (),
 ) -> int:
     """Write a file atomically, as used now; returns its size in bytes. Raises OSError."""
     assert len(key.page_bytes) <= _MAX_GROUPS, "too many groups of layers"
-    header = json.dumps(
-        {
-            "format": _FORMAT,
-            "version": VERSION,
-            "key": {name: getattr(key, name) for name in _KEY_FIELDS},
-            "metadata": dict(metadata),
-            "resume": dict(resume),
-            "tokens": len(token_bytes) // 4,
-        },
-        separators=(",", ":"),
-    ).encode()
+    fields: dict[str, object] = {
+        "format": _FORMAT,
+        "version": VERSION if images else _VERSION_WITHOUT_IMAGES,
+        "key": {name: getattr(key, name) for name in _KEY_FIELDS},
+        "metadata": dict(metadata),
+        "resume": dict(resume),
+        "tokens": len(token_bytes) // 4,
+    }
+    if images:
+        fields["images"] = [astuple(one) for one in images]
+    header = json.dumps(fields, separators=(",", ":")).encode()
     body = len(header).to_bytes(8, "little") + header + token_bytes + _int32(held).tobytes()
     size = disk_files.write(path, (body, hashlib.sha256(body).digest()))
     with suppress(OSError):
@@ -206,18 +217,21 @@ def _parsed(path: Path, whole: bytes, used_ns: int) -> SavedSequence:
     if len(rest) != 4 * (count + pages):
         raise Damaged
     token_bytes = rest[: 4 * count]
+    images = _images(fields.get("images", []))
+    if min(decoded_ids(token_bytes)) < -sum(one.count for one in images):
+        raise Damaged
     held = tuple(decoded_ids(rest[4 * count :]))
     if any(not 0 <= groups < 1 << len(key.page_bytes) for groups in held):
         raise Damaged
     return SavedSequence(
-        path, len(whole), used_ns, key, metadata, resume, token_bytes,
-        pages_of(key, token_bytes), held,
+        path, len(whole), used_ns, key, metadata, resume, token_bytes, images,
+        pages_of(key, token_bytes, images), held,
     )  # fmt: skip
 
 
 def _check_version(version: object) -> None:
     """Raise SnapshotError for a file of another format version."""
-    if version != VERSION:
+    if version not in (VERSION, _VERSION_WITHOUT_IMAGES):
         if type(version) is int and version > VERSION:
             raise NewerVersion
         fault = Fault(FaultKind.SAVED_VERSION)
@@ -236,6 +250,21 @@ def _key(value: object) -> StateKey:
     if set(fields) != set(_KEY_FIELDS) - {"page_bytes"} or not _are_texts(fields):
         raise Damaged
     return StateKey(page_bytes=tuple(cast("list[int]", sizes)), **fields)
+
+
+def _images(value: object) -> tuple[SavedImage, ...]:
+    found: list[SavedImage] = []
+    for one in cast("list[object]", value) if isinstance(value, list) else [None]:
+        match one:
+            case [str(encoder), str(key), int(count), int(lines), int(columns)]:
+                found.append(SavedImage(encoder, key, count, lines, columns))
+            case _:
+                raise Damaged
+    if any(min(one.count, one.lines, one.columns) <= 0 for one in found):
+        raise Damaged
+    if sum(max(one.count, one.lines, one.columns) for one in found) > _MAX_ROWS:
+        raise Damaged
+    return tuple(found)
 
 
 def _are_texts(value: object) -> TypeGuard[dict[str, str]]:

@@ -20,7 +20,14 @@ from engine.machine import disk_files
 from engine.state.disk import cleanup, page_file, sequence_file
 from engine.state.disk.atomic import Checkpoint, folder_lock, no_checkpoint
 from engine.state.disk.cleanup import RemovedFiles, Sweep
-from engine.state.disk.page_file import PAGE_TOKENS, Page, PageSource, StateKey, pages_of
+from engine.state.disk.page_file import (
+    PAGE_TOKENS,
+    Page,
+    PageSource,
+    SavedImage,
+    StateKey,
+    pages_of,
+)
 from engine.state.disk.sequence_file import SavedSequence
 from kernels.states.layer_state import AT_END, needed_pages
 
@@ -182,11 +189,13 @@ class PageStore:
         pages: Sequence[PageSource],
         resume: Mapping[str, str],
         *,
+        images: Sequence[SavedImage] = (),
         budget_bytes: int,
         checkpoint: Checkpoint = no_checkpoint,
     ) -> SaveResult:
         """Write what is not on the disk yet of a sequence of at least one token, then clean up.
 
+        Negative ids are rows of the `images`, see `page_file.pages_of`.
         `pages` has one source for each 256 tokens, and one for the rest; each is released as soon
         as it is written, and all when this returns or raises. The conversation's sequences which
         are a prefix of this one are deleted, then the least recently used of all until the total
@@ -194,7 +203,7 @@ class PageStore:
         """
         with self._saving(pages):
             token_bytes = sequence_file.encoded_ids(tokens)
-            named = pages_of(key, token_bytes)
+            named = pages_of(key, token_bytes, images)
             assert named, "nothing to save"
             assert len(named) == len(pages), "one source for each page"
             self._pages.mkdir(parents=True, exist_ok=True)
@@ -204,7 +213,9 @@ class PageStore:
                 held = [_bits(source.held) for source in pages]
                 written = self._write_pages(key, zip(named, pages, strict=True), checkpoint)
                 path = self._folder / sequence_file.file_name(conversation, named)
-                written += sequence_file.write(path, key, metadata, token_bytes, held, resume)
+                written += sequence_file.write(
+                    path, key, metadata, token_bytes, held, resume, images
+                )
         self._delete_superseded(conversation, path)
         total, evicted = self._clean(budget_bytes, path, checkpoint)
         return SaveResult(path, written, total, evicted)
@@ -217,6 +228,7 @@ class PageStore:
         token_bytes: bytes,
         pages: Mapping[int, PageSource],
         *,
+        images: Sequence[SavedImage] = (),
         stamp: str,
         windows: Sequence[int],
         budget_bytes: int,
@@ -230,7 +242,7 @@ class PageStore:
         """
         path: Path | None = None
         with self._saving(pages.values()):
-            named = pages_of(key, token_bytes)
+            named = pages_of(key, token_bytes, images)
             needed = needed_parts(windows, len(token_bytes) // 4)
             if _size(key, named, needed) > budget_bytes:
                 return 0
@@ -244,7 +256,7 @@ class PageStore:
                 # Its last page may be the beginning of one that is on the disk.
                 is_part = AT_END not in windows and any(
                     saved.key == key
-                    and saved.token_bytes.startswith(token_bytes)
+                    and saved.begins_with(token_bytes, images)
                     and self._has(saved, last, pages[last].held)
                     for saved in own
                 )
@@ -255,7 +267,7 @@ class PageStore:
                     path = self._folder / sequence_file.file_name(conversation, named)
                     facts = {**metadata, **_EVICTED}
                     held = [_bits(parts) for parts in needed]
-                    written += sequence_file.write(path, key, facts, token_bytes, held, {})
+                    written += sequence_file.write(path, key, facts, token_bytes, held, {}, images)
             if path is not None and self.deletion_stamp(conversation) != stamp:
                 cleanup.remove(path)  # the deletion did not wait for the lock
                 self.collect(0.0)
@@ -406,4 +418,4 @@ def _is_prefix(saved: SavedSequence, new: SavedSequence) -> bool:
     """Whether a sequence is a shorter part of `new`, with the same state key."""
     shorter = len(saved.token_bytes) < len(new.token_bytes)
     same = saved.fault is None and saved.key == new.key
-    return shorter and same and new.token_bytes.startswith(saved.token_bytes)
+    return shorter and same and new.begins_with(saved.token_bytes, saved.images)

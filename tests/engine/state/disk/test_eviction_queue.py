@@ -39,7 +39,12 @@ class Fixture:
         self.go = threading.Event()
         self.saver = Saver()
         self.evicted = EvictedPages(
-            self.store, self.saver, self.pool, identify=lambda stack: KEY, describe=lambda stack: {}
+            self.store,
+            self.saver,
+            self.pool,
+            identify=lambda stack: KEY,
+            describe=lambda stack: {},
+            to_saved=lambda ids: (ids, ()),
         )
         self.evicted.set_budget(PLENTY)
         self.tree.on_evict = self.evicted.take

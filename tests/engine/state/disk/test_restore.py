@@ -13,7 +13,7 @@ from engine import Fault, FaultKind, SnapshotError, snapshots_folder
 from engine.state.disk import restore
 from engine.state.disk.page_file import StateKey
 from engine.state.disk.restore import Match, candidates, check_origin, matches
-from engine.state.disk.sequence_file import conversation_prefix
+from engine.state.disk.sequence_file import SavedSequence, conversation_prefix
 from engine.state.disk.store import PageStore
 from saved_pages import KEY, Saves, find
 
@@ -30,11 +30,11 @@ def saves(store: PageStore) -> Saves:
     return Saves(store, metadata={"model": "Tiny"})
 
 
-def shared_length(prompt: Sequence[int]) -> Callable[[Sequence[int]], int]:
+def shared_length(prompt: Sequence[int]) -> Callable[[SavedSequence], int]:
     """A function that counts the tokens a sequence shares with the beginning of the prompt."""
 
-    def count(tokens: Sequence[int]) -> int:
-        pairs = zip(prompt, tokens, strict=False)
+    def count(saved: SavedSequence) -> int:
+        pairs = zip(prompt, saved.tokens, strict=False)
         return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
     return count
@@ -63,9 +63,9 @@ def test_longest_shared_prefix_comes_first_and_the_last_used_among_equals(
     saves: Saves, store: PageStore
 ) -> None:
     prompt = list(range(1000))
-    short = saves.save([*range(300), -1], "a")
-    long = saves.save([*range(700), -1], "b")
-    equal = saves.save([*range(300), -2], "c")
+    short = saves.save([*range(300), 2000], "a")
+    long = saves.save([*range(700), 2000], "b")
+    equal = saves.save([*range(300), 2001], "c")
     saves.save([7, 8, 9] * 100, "d")
     saves.save(prompt, "e", key=replace(KEY, stack="x"))
     got = [(match.saved.path, match.tokens) for match in found(store, prompt)]
@@ -88,7 +88,7 @@ def test_own_sequence_needs_one_token_more_and_others_several(
 
 def test_only_tokens_whose_pages_are_there_count(saves: Saves, store: PageStore) -> None:
     whole = saves.save(list(range(600)))
-    saves.save([*range(300), -1], "two")
+    saves.save([*range(300), 2000], "two")
     pages = find(store, whole).pages
     for page in pages[1:]:
         next((snapshots_folder() / "pages").glob(f"{page.name}.*")).unlink()

@@ -123,7 +123,7 @@ def rewrite(path: Path, change: Callable[[dict[str, object]], object], more: byt
 
 
 @pytest.mark.parametrize(
-    ("version", "age"), [(5, "a newer"), (999, "a newer"), (3, "an older"), ("x", "an older")]
+    ("version", "age"), [(6, "a newer"), (999, "a newer"), (3, "an older"), ("x", "an older")]
 )
 def test_other_versions_are_refused(version: object, age: str, path: Path) -> None:
     rewrite(path, lambda header: header.update(version=version))
