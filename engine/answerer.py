@@ -149,7 +149,10 @@ class Answerer:
         build = partial(texts.prompt_of, wanted, self._model.tokenizer, self._scheduler.context)
         self.preparing += 1
         try:
-            ids = yield from in_background(build, "prompt", checkpoint)
+            if wanted.prompt == () and wanted.conversation:
+                ids = yield from self._disk.saved_text(stack, wanted.conversation, checkpoint)
+            else:
+                ids = yield from in_background(build, "prompt", checkpoint)
             if 0 < len(ids) < self._scheduler.context:
                 yield from self._disk.restore(stack, ids, wanted.conversation, checkpoint)
             if wanted.constraint is not None:

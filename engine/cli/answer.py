@@ -10,7 +10,7 @@ from engine.cli import options as options_of
 from engine.cli.client import Client
 from engine.cli.files import constraint
 from engine.cli.options import Options
-from engine.cli.output import Answer, report, write_metrics
+from engine.cli.output import Answer, print_status, report, write_metrics
 from engine.cli.sampling_options import sampling
 from engine.errors import RequestError, SnapshotError
 from engine.messages import (
@@ -104,15 +104,16 @@ def _answer(options: Options, *, is_chat: bool) -> None:
     answers = _Answers(options)
     with Client(options, _session(options)) as client:
         if options.session is not None:
-            saved = _restore(options, client, turns).token_ids
-            prompt = prompt or saved
+            _restore(options, client, turns)
         request = request_of(options, client.model.sampling, prompt)
         number, is_interrupted = client.run(request, answers.receive)
         report(options, client.model, [one for one in answers.found if one.finished is not None])
         if options.metrics is not None:
             write_metrics(options.metrics, client.result(Metrics(), MetricsRead))
         if options.session is not None:
-            client.result(Save(_SESSION, _AMPLE_BYTES, number), SnapshotSaved)
+            saved = client.result(Save(_SESSION, _AMPLE_BYTES, number), SnapshotSaved)
+            if not saved.tokens:
+                print_status(f"[nothing was saved in {options.session}: no token has been read]")
     if is_interrupted:
         raise KeyboardInterrupt
 

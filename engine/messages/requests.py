@@ -114,7 +114,10 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Continue a text, or token ids, or fill a gap, without the chat template; otherwise as Chat."""
+    """Continue a text, or token ids, or fill a gap, without the chat template; otherwise as Chat.
+
+    No token ids, with a conversation, stand for the text that was saved last with it.
+    """
 
     prompt: str | tuple[int, ...] | Infill
     sampling: Sampling = Sampling()

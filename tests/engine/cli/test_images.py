@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ import tiny
 from engine import Detail
 from engine.cli.commands import main
 from engine.loading import sight
+from engine.loading.identity import ModelFiles
+from engine.vision.pairing import EncoderFile
 from seeing_files import Reader
 
 
@@ -114,3 +118,68 @@ def test_info_says_whether_a_model_sees(
     assert main(["info", "-m", str(tmp_path / "other.gguf"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["pictures"]
     assert said.startswith("no: the model's vocabulary has no token <|vision_start|>, ")
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(pair: Path, tmp_path: Path, reads: list[tuple[object, object]]) -> list[str]:
+    """Options of a chat about a picture with a session."""
+    picture = tmp_path / "a.png"
+    picture.touch()
+    named = ["--image", str(picture), "--session", str(tmp_path / "talk")]
+    return ["chat", "-m", str(pair), "-p", "what is it", "--temp", "0", *named]
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, "--json"]) == 0, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_session_goes_on_with_its_picture_and_without(
+    session: list[str],
+    pair: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = ran(capsys, *session[:-2], "-n", "20")
+    begun = ran(capsys, *session, "-n", "6")
+
+    def encode(*given: object) -> object:
+        raise AssertionError("the picture was encoded again")
+
+    monkeypatch.setattr(EncoderFile, "encode", encode)
+    text = ["complete", "-m", str(pair), "--temp", "0", *session[-2:]]
+    more = ran(capsys, *text, "-n", "14")
+    assert begun["token_ids"] + more["token_ids"] == whole["token_ids"]
+    assert more["reused_tokens"] == more["prompt_tokens"] - 1
+    monkeypatch.undo()
+    assert (tmp_path / "talk" / "pages").is_dir()
+
+
+def test_a_session_is_refused_with_another_encoder(
+    session: list[str], pair: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copy(pair, tmp_path)
+    encoder = seeing_files.write_encoder(tmp_path / "mmproj.gguf", 256)
+    asked = ["chat", "-m", model, *session[3:]]
+    ran(capsys, *asked, "-n", "3")
+    seeing_files.write_encoder(encoder, 256, seed=5)
+    for command in (asked, ["complete", "-m", model, *session[-2:]]):
+        error = refused(capsys, *command, "-n", "3")
+        assert "The session has pictures that another picture encoder read." in error
+        assert "Give --session another name, or delete " in error
+
+
+def test_a_session_that_cannot_be_saved_says_so(
+    session: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(self: ModelFiles, checkpoint: object) -> str:
+        return "" if self._read_again else plain(self, checkpoint)  # type: ignore[arg-type]
+
+    plain = ModelFiles.sha256
+    monkeypatch.setattr(ModelFiles, "sha256", changed)
+    assert main([*session, "-n", "3"]) == 1
+    assert "The file of the picture encoder has changed since" in capsys.readouterr().err
