@@ -1,11 +1,13 @@
 """Random interleavings of prompts with images: the bits of each run alone, see `interleaving`.
 
 The images lie in one page, across two, and are longer than the window of a layer. Their rows are
-encoded when a pass needs them, and forgotten at random.
+encoded when a pass needs them, and forgotten at random. Amid a run the program is started again:
+memory is empty, what is on the disk is there, and images have other ids.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,13 +26,15 @@ from engine.models.mixers import Attention
 from engine.models.seeing import Seeing
 from engine.vision.registry import ImageRegistry
 from engine.vision.sight import Sight
-from interleaving import ASKED, QUICK, RUNS, Alone, Asked, Run, alone
+from interleaving import ASKED, QUICK, RUNS, Alone, Asked, Hashes, Run, alone
 from kernels.cpu import library
 from kernels.ops import Spans
 
 IMAGES = ((20, 5, 8), (205, 4, 6), (249, 11, 20))  # place in the text, lines, columns
 MOST = 550  # tokens of a prompt, without its own
+OTHER = 2  # seed of the requests whose second image is another one of its size
 FORGOTTEN = 5  # of so many passes before one the rows of all images are dropped
+LEAST_DISK = 5  # pages of a disk with which the program is started again
 
 
 class Encoder:
@@ -65,8 +69,9 @@ class Pictured(Asked):
         text = super().prompt
         common, own = text[: self.kept], text[self.kept :]
         for number, (place, lines, columns) in reversed(list(enumerate(IMAGES))):
-            image = self.registry.add(str(number), lines * columns, lines, columns)
-            image.pixels = lambda number=number, n=image.count: torch.tensor([number, n])
+            shown = number + 10 * (number == 1 and self.seed == OTHER)
+            image = self.registry.add(str(shown), lines * columns, lines, columns)
+            image.pixels = lambda shown=shown, n=image.count: torch.tensor([shown, n])
             if place < len(common):
                 common[place:place] = image.ids
         return [*common[:MOST], *own]
@@ -90,6 +95,23 @@ def seeing(folder: Path, architecture: str, spans: Spans, type: CacheType) -> Al
     return Alone(replace(made.model, sight=sight), made.stacks)
 
 
+class Restarted(Alone):
+    """The same model as after a restart: with other ids for images, and the answers that it had."""
+
+    def __init__(self, before: Alone) -> None:
+        sight = before.model.sight
+        assert sight is not None
+        self.before, self.registry = before, sight.registry
+        registry = ImageRegistry(self.registry.vocabulary, rows_bytes=0)
+        registry.add("of another chat", 7, 1, 7)
+        seen = Sight(sight.seeing, registry, sight.encoder)
+        super().__init__(replace(before.model, sight=seen), before.stacks)
+
+    def answers(self, asked: Asked) -> list[tuple[list[int], Hashes]]:
+        """Those before the restart."""
+        return self.before.answers(replace(asked, registry=self.registry))
+
+
 class SeeingRun(Run):
     """A run that forgets rows of images now and then."""
 
@@ -100,7 +122,8 @@ class SeeingRun(Run):
         self.passes += 1
         sight = self.scheduler.sight
         assert sight is not None
-        if self.passes % FORGOTTEN == 0:
+        # Not every fifth time: as many prompts would take turns in being forgotten for ever.
+        if random.Random(self.passes).randrange(FORGOTTEN) == 0:
             for image in sight.registry.images:
                 image.rows = None
         super().step()
@@ -110,21 +133,35 @@ def check(
     reference: Alone, requests: Sequence[Asked], actions: list[tuple[str, int]], **sizes: int
 ) -> None:
     """Run the actions, then all requests to their end, and compare each with itself alone."""
-    sight = reference.model.sight
-    assert sight is not None
-    pictured = [
-        Pictured(*(getattr(one, name) for name in Asked.__dataclass_fields__), sight.registry)
-        for one in requests
-    ]
-    run = SeeingRun(reference, pictured, **sizes)
+    if sizes["disk_pages"] < LEAST_DISK:
+        run_of(reference, requests, actions, **sizes).check_disk()
+        return
+    half = len(actions) // 2
+    run_of(reference, requests, actions[:half], **sizes)
+    after = Restarted(reference)
+    run_of(after, requests[::-2], actions[half:], **sizes, keeps_disk=True).check_disk()
+
+
+def run_of(
+    reference: Alone, requests: Sequence[Asked], actions: list[tuple[str, int]], **sizes: int
+) -> SeeingRun:
+    run = SeeingRun(reference, pictured(requests, reference), **sizes)
     run.submit()
     for action, number in actions:
         run.act(action, number)
         run.step()
     run.finish()
     run.check_answers()
-    run.check_disk()
     run.check_nothing_leaked()
+    return run
+
+
+def pictured(requests: Sequence[Asked], reference: Alone) -> list[Asked]:
+    """The requests with the images of a model."""
+    assert reference.model.sight is not None
+    registry = reference.model.sight.registry
+    names = Asked.__dataclass_fields__
+    return [Pictured(*(getattr(one, name) for name in names), registry) for one in requests]
 
 
 @pytest.fixture(autouse=True)
