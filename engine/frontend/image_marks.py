@@ -105,6 +105,14 @@ _MARKS = {
         overview=f"\n{_FAKE}<global-img>",
         needed=(_FAKE,),
     ),
+    # The parts and the whole picture stand beside each other without a mark.
+    "internvl": ImageMarks(
+        "<IMG_CONTEXT>",
+        outside=("", "\n"),
+        opens="<img>",
+        ends="</img>",
+        needed=("<img>", "</img>"),
+    ),
 }
 
 

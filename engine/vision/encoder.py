@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from engine.machine.device import trim_heap
 from engine.vision.patches import Grid, grid_of, patch_rows
@@ -36,7 +37,8 @@ class Wiring:
     tower: Program
     projector: Program
     merged: Rows  # [T, W] → [n, W']
-    positions: Callable[[Grid], Tensor] | None = None  # [T, D], added to the patches
+    # [T, D], added to the patches; rows beyond theirs are tokens without pixels.
+    positions: Callable[[Grid], Tensor] | None = None
     axes: Callable[[Grid], Tensor] | None = None  # [T, 2] i64, positions for RoPE
     order: Callable[[Grid], Tensor] | None = None  # [T] i64: another order of the patches
     finished: Rows = unchanged  # of the projector's rows
@@ -79,7 +81,10 @@ class Encoder:
         wiring = self.wiring
         rows = patch_rows(pixels * 2 - 1 if wiring.is_unsigned else pixels, self.config.patch)
         if wiring.positions is not None:
-            rows = torch.cat((rows, wiring.positions(grid)), 1)
+            positions = wiring.positions(grid)
+            if more := len(positions) - len(rows):
+                rows = functional.pad(rows, (0, 0, 0, more))
+            rows = torch.cat((rows, positions), 1)
         axes = None if wiring.axes is None else wiring.axes(grid)
         if wiring.order is not None:
             order = wiring.order(grid)

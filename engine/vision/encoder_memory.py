@@ -17,7 +17,9 @@ from kernels.backend.backend import Backend
 from kernels.weights.formats import Format, by_name
 
 _LARGE = 20_000  # pixels of a side: more than any family keeps
-_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3")  # given rows have positions
+# Of these, given rows have positions too.
+_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3", "internvl")
+_CLASSED = ("internvl",)  # a token beside the patches
 _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.
 _PADDING, _SPARE = 1.15, 1.25
@@ -35,10 +37,7 @@ class EncoderSizes:
 
     def weights_bytes(self, backend: Backend) -> int:
         """Its weights as a backend packs them; those of several dimensions become matrices."""
-        return sum(
-            backend.held_bytes(format, shape if len(shape) < 3 else _flat(shape))
-            for format, shape in self.tensors
-        )
+        return sum(backend.held_bytes(format, _flat(shape)) for format, shape in self.tensors)
 
     @property
     def patches(self) -> int:
@@ -60,7 +59,8 @@ class EncoderSizes:
         tower = 3 * D + inner + 2 * self.config.head_width
         tower += deep * D + (1 + deep) * D * bool(deep)  # rows of deeper layers, and all joined
         scratch = _SPARE * (2 * D * _PADDING + max(D, F) / 4)  # and codes of 8 bits
-        return _FIXED_BYTES + int(4 * self.patches * (given + tower + scratch))
+        tokens = self.patches + (self.config.projector in _CLASSED)
+        return _FIXED_BYTES + int(4 * tokens * (given + tower + scratch))
 
     def total_bytes(self, backend: Backend) -> int:
         """All that pictures may come to take beside the text model."""
@@ -86,5 +86,8 @@ def read_encoder_sizes(path: Path) -> EncoderSizes:
         return EncoderSizes(path, config, tensors, is_gated)
 
 
-def _flat(shape: tuple[int, ...]) -> tuple[int, int]:
-    return shape[0], math.prod(shape[1:])
+def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a vector or matrix of the same values; first dimensions of one do not count."""
+    while len(shape) > 1 and shape[0] == 1:
+        shape = shape[1:]
+    return shape if len(shape) < 3 else (shape[0], math.prod(shape[1:]))

@@ -50,6 +50,7 @@ _KINDS = {
     "pixtral": _Kind(frozenset(("llama", "mistral3"))),
     "lfm2": _Kind(frozenset(("lfm2", "lfm2moe"))),
     "idefics3": _Kind(frozenset(("llama", "smollm3"))),
+    "internvl": _Kind(frozenset(("llama", "qwen2", "qwen3", "qwen3moe"))),
 }
 
 

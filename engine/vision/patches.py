@@ -55,6 +55,13 @@ def coordinates(grid: Grid) -> Tensor:
     return torch.stack((rows.flatten(), columns.flatten()), 1)
 
 
+def fixed_positions(table: Tensor, side: int, grid: Grid) -> Tensor:
+    """The table, if the picture has the size of `side` x `side` patches that it is for."""
+    if grid != (side, side):
+        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches, not {side} x {side}")
+    return table
+
+
 def resized_positions(table: Tensor, grid: Grid, *, corners: bool) -> Tensor:
     """Learned positions [side, side, D] of a square, resized bilinearly to a grid: [T, D].
 

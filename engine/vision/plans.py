@@ -54,13 +54,13 @@ Make = Callable[[VisionConfig, Size, int], Plan]  # of a budget
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Makes plans for a kind of projector: within budgets of tokens, or of parts of a side."""
+    """Makes plans for a kind of projector: within budgets of tokens, or of parts."""
 
     make: Make
     standard: Callable[[VisionConfig], int]  # the budget of the model's makers
     largest: int = 0  # that the models are made for; 0 or less than the standard one: that
     least: int = 1  # tokens of the low detail
-    in_tokens: bool = True  # the unit of budgets; otherwise parts of the longer side
+    in_tokens: bool = True  # the unit of budgets; otherwise tiles, or parts of the longer side
 
     def most(self, config: VisionConfig) -> int:
         """The largest budget."""
@@ -214,14 +214,14 @@ def _lfm2(config: VisionConfig, size: Size, budget: int) -> Plan:
     most_tiles = min(_LFM2_TILES, (budget - _LFM2_MOST) // _LFM2_SIDE**2)
     if most_tiles < 2 or wide * high <= _LFM2_MOST * step**2 * _LFM2_TOLERANCE:
         return _whole("bilinear", config, fitted)
-    columns, lines = _nearest_grid(size, most_tiles, tile)
+    columns, lines = _nearest_grid(size, 2, most_tiles, tile)
     whole = Size(columns * tile, lines * tile)
     tiles = _cut(config, whole, grid=(lines, columns))
     return Plan("bilinear", tiles, _cut(config, fitted))
 
 
-def _nearest_grid(size: Size, most: int, tile: int) -> tuple[int, int]:
-    """Columns and lines of 2 to `most` tiles whose ratio is nearest to the picture's.
+def _nearest_grid(size: Size, least: int, most: int, tile: int) -> tuple[int, int]:
+    """Columns and lines of `least` to `most` tiles whose ratio is nearest to the picture's.
 
     Of equally near ones the last that the picture fills by half.
     """
@@ -229,8 +229,7 @@ def _nearest_grid(size: Size, most: int, tile: int) -> tuple[int, int]:
         (
             (columns, lines)
             for columns in range(1, most + 1)
-            for lines in range(1, most + 1)
-            if 2 <= columns * lines <= most
+            for lines in range(-(-least // columns), most // columns + 1)
         ),
         key=lambda grid: grid[0] * grid[1],
     )
@@ -289,6 +288,25 @@ def _whole_tiles(size: Size, tile: int) -> Size:
     return Size(max(width, tile), max(height, tile))
 
 
+# InternVL: 1 to 12 tiles, and of up to 24 as its makers evaluate documents.
+_INTERNVL_TILES, _INTERNVL_MOST = 12, 24
+
+
+def _internvl_standard(config: VisionConfig) -> int:
+    return config.most_tiles or _INTERNVL_TILES
+
+
+def _internvl(config: VisionConfig, size: Size, budget: int) -> Plan:
+    """Tiles of the size that the learned positions are for, in which pictures are distorted."""
+    image = config.image
+    least = min(max(1, config.least_tiles), budget)
+    columns, lines = _nearest_grid(size, least, budget, image)
+    tiles = _cut(config, Size(columns * image, lines * image), grid=(lines, columns))
+    if tiles.grid == (1, 1):
+        return Plan("bicubic", tiles)
+    return Plan("bicubic", tiles, _cut(config, Size(image, image)))
+
+
 _KINDS = {
     "qwen3vl_merger": _Kind(_qwen, _qwen_standard, _QWEN_MOST, _QWEN_LEAST),
     "gemma4v": _Kind(_gemma4, lambda _: 280, 1_120, 70),
@@ -296,4 +314,5 @@ _KINDS = {
     "pixtral": _Kind(_pixtral, _pixtral_standard, in_tokens=False),
     "lfm2": _Kind(_lfm2, lambda _: (_LFM2_TILES + 1) * _LFM2_MOST, least=_LFM2_LEAST),
     "idefics3": _Kind(_idefics3, _idefics3_standard, _IDEFICS3_MOST, in_tokens=False),
+    "internvl": _Kind(_internvl, _internvl_standard, _INTERNVL_MOST, in_tokens=False),
 }

@@ -11,7 +11,12 @@ from engine.gguf.values import DAMAGED, shown
 
 ARCHITECTURE = "clip"
 _KEY = "clip.vision"
-_MERGES = {"qwen3vl_merger": 2, "gemma3": 4, "gemma4v": 3}  # where the file does not state it
+_MERGES = {
+    "qwen3vl_merger": 2,
+    "gemma3": 4,
+    "gemma4v": 3,
+    "internvl": 2,
+}  # where the file does not state it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class VisionConfig:
     least_pixels: int = 0
     most_pixels: int = 0
     longest: int = 0  # pixels of the longer side, before the picture is divided
+    least_tiles: int = 0  # that it is divided into
+    most_tiles: int = 0
 
     @property
     def head_width(self) -> int:
@@ -77,6 +84,15 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         file.integer(f"{_KEY}.{key}", 0, minimum=0, maximum=1 << 32)
         for key in ("image_min_pixels", "image_max_pixels")
     )
+    least_tiles, most_tiles = (
+        file.integer(f"{_KEY}.preproc_{key}_tiles", 0, minimum=0, maximum=128)
+        for key in ("min", "max")
+    )
+    if least_tiles > most_tiles > 0:
+        raise ModelFileError(
+            f"The key '{_KEY}.preproc_min_tiles' is {least_tiles}, more than the most tiles.",
+            DAMAGED,
+        )
     return VisionConfig(
         projector=projector,
         layers=layers,
@@ -95,6 +111,8 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         least_pixels=least,
         most_pixels=most,
         longest=file.integer(f"{_KEY}.preproc_image_size", 0, minimum=0, maximum=1 << 16),
+        least_tiles=least_tiles,
+        most_tiles=most_tiles,
     )
 
 

@@ -129,11 +129,18 @@ def axial_rope(
 
 
 def patch_embedding(
-    weights: Weights, config: VisionConfig, names: Sequence[str] = ("v.patch_embd.weight",)
+    weights: Weights,
+    config: VisionConfig,
+    names: Sequence[str] = ("v.patch_embd.weight",),
+    *,
+    biased: bool = True,
 ) -> list[Instruction]:
-    """From given rows of pixels, then of positions, to the stream; several kernels are summed."""
+    """From given rows of pixels, then of positions, to the stream; several kernels are summed.
+
+    Without `biased` the bias is part of the positions: tokens that have no pixels have none.
+    """
     D = config.width
-    bias = weights.optional_vector("v.patch_embd.bias", D)
+    bias = weights.optional_vector("v.patch_embd.bias", D) if biased else None
     body: list[Instruction] = [ops.GivenRows(PATCHES)]
     for name in names:
         kernel = Projection(name, weights.flat_matrix(name, D, config.pixels), bias)

@@ -157,6 +157,17 @@ def _idefics3(case: Case, size: Size) -> str:
     return _processor("idefics3", "Idefics3Processor").replace_image_token(given, inputs, 0)
 
 
+def _internvl(case: Case, size: Size) -> str:
+    given = SimpleNamespace(
+        start_image_token="<img>",
+        image_token="<IMG_CONTEXT>",
+        end_image_token="</img>",
+        image_seq_length=size.lines * size.columns,
+    )
+    inputs = {"num_patches": [size.grid[0] * size.grid[1] + size.has_overview]}
+    return _processor("internvl", "InternVLProcessor").replace_image_token(given, inputs, 0)
+
+
 REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "qwen3vl_merger": ("<|image_pad|>", _qwen),
     "gemma4v": ("<|image|>", _gemma4),
@@ -164,6 +175,7 @@ REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "pixtral": ("[IMG]", _pixtral),
     "lfm2": ("<image>", _lfm2),
     "idefics3": ("<image>", _idefics3),
+    "internvl": ("<IMG_CONTEXT>", _internvl),
 }
 
 if __name__ == "__main__":

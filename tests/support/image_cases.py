@@ -22,7 +22,9 @@ class Size:
     lines: int
     columns: int
     grid: tuple[int, int] = (1, 1)
-    has_overview: bool = False  # of a line more than a tile, but idefics3's of as many
+    has_overview: bool = (
+        False  # of a line more than a tile, but of as many where it has a tile's size
+    )
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,13 @@ CASES = {
         ),
         _SMOLVLM,
         ("<image>",),
+        (Size(4, 4), Size(4, 4, (2, 3), has_overview=True), Size(4, 4, (1, 2), has_overview=True)),
+    ),
+    "internvl": Case(
+        "internvl",
+        ("<IMG_CONTEXT>", "<img>", "</img>"),
+        _template(_CHATML[0], "<IMG_CONTEXT>\\n", *_CHATML[1:]),
+        ("<IMG_CONTEXT>",),
         (Size(4, 4), Size(4, 4, (2, 3), has_overview=True), Size(4, 4, (1, 2), has_overview=True)),
     ),
 }

@@ -27,6 +27,8 @@ READ: dict[str, str] = {
     "clip.vision.is_deepstack_layers": "is_deepstack_layers",
     "clip.vision.patch_size": "patch_size",
     "clip.vision.preproc_image_size": "preproc_image_size",
+    "clip.vision.preproc_max_tiles": "preproc_{key}_tiles",
+    "clip.vision.preproc_min_tiles": "preproc_{key}_tiles",
     "clip.vision.projection_dim": "projection_dim",
     "clip.vision.projector.scale_factor": "projector.scale_factor",
     "clip.vision.projector_type": "projector_type",
@@ -244,7 +246,7 @@ _REFUSED = {
         clip.vision.attention.head_count_kv clip.vision.attention.head_dim
         clip.vision.expert_count_per_layer clip.vision.expert_used_count clip.vision.feature_layer
         clip.vision.image_grid_pinpoints
-        clip.vision.n_wa_pattern clip.vision.preproc_max_tiles clip.vision.preproc_min_tiles
+        clip.vision.n_wa_pattern
         clip.vision.projector.query_side clip.vision.projector.spatial_offsets
         clip.vision.projector.window_side
         clip.vision.sam.block_count clip.vision.sam.embedding_length clip.vision.sam.head_count

@@ -30,6 +30,7 @@ _CLIP_MEAN, _CLIP_DEVIATION = (
     (0.48145466, 0.4578275, 0.40821073),
     (0.26862954, 0.26130258, 0.27577711),
 )
+_IMAGENET_MEAN, _IMAGENET_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def _config(projector: str, patch: int, merge: int, image: int, **more: Any) -> VisionConfig:
@@ -59,6 +60,7 @@ PUBLISHED = {
     "pixtral": _config("pixtral", 14, 2, 1540, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION),
     "lfm2": _config("lfm2", 16, 2, 256),
     "idefics3": _config("idefics3", 16, 4, 512),  # SmolVLM2
+    "internvl": _config("internvl", 14, 2, 448, mean=_IMAGENET_MEAN, deviation=_IMAGENET_DEVIATION),
 }
 SIZES = (  # width and height: the least, odd ones, extreme ratios, and more than a budget
     *((1, 1), (64, 48), (37, 91), (640, 480), (333, 1000), (1280, 1024)),
@@ -132,6 +134,18 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
             sizes = {"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 512}}
             made = SmolVLMImageProcessorPil(**sizes)(image)
             return [_channels_last(one) for one in made["pixel_values"][0]]
+        case "internvl":
+            from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import (
+                GotOcr2ImageProcessorPil,
+            )
+
+            made = GotOcr2ImageProcessorPil(
+                size={"height": config.image, "width": config.image},
+                crop_to_patches=True,
+                image_mean=config.mean,
+                image_std=config.deviation,
+            )(image)
+            return [_channels_last(one) for one in made["pixel_values"]]
     assert projector == "lfm2"
     made = _lfm2()(image, return_row_col_info=True)
     tiles = []

@@ -29,6 +29,10 @@ _TEXT = {
     "head_dim": 16,
 }
 _VISION = ("visual.", "vision_tower.", "vision_model.", "embed_vision.", "connector.", "projector.")
+_FACTORS = (  # ends of names
+    *("norm.weight", "norm1.weight", "norm2.weight", "before.weight", "after.weight"),
+    *("ln_pre.weight", "std_scale", "lambda_1", "lambda_2"),
+)
 
 
 def build(case: Case, seed: int) -> Any:
@@ -48,11 +52,11 @@ def _drawn(name: str, before: Tensor) -> Tensor:
     if name.endswith(("_min", "_max")):
         sign = 1 if name.endswith("_max") else -1
         return sign * (torch.rand_like(before) + 0.5)
-    if name.endswith(("norm.weight", "norm1.weight", "norm2.weight", "ln_pre.weight", "std_scale")):
+    if name.endswith(_FACTORS):
         return (0 if "soft_emb" in name else 1) + 0.25 * normal
     if before.ndim == 1:
         return 0.25 * normal
-    is_table = "position" in name or "pos_embed" in name
+    is_table = "position" in name or "pos_embed" in name or "cls_token" in name
     return normal * (0.4 if is_table else 1 / math.sqrt(before[0].numel()))
 
 
@@ -107,6 +111,12 @@ def _model(case: Case) -> Any:
         }
         config = hf.Gemma4Config(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4ForConditionalGeneration(config)
+    if case.projector == "internvl":
+        text |= {"model_type": "qwen2"}
+        config = hf.InternVLConfig(
+            text_config=text, vision_config=tower, downsample_ratio=1 / case.merge
+        )
+        return hf.InternVLForConditionalGeneration(config)
     if case.projector == "idefics3":
         tower |= {"model_type": "smolvlm_vision"}
         text |= {"model_type": "llama"}

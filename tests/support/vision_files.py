@@ -47,6 +47,7 @@ class Case:
 
 
 _QWEN = Case("qwen3vl", "qwen3vl_merger", 7, 2, 5, ((42, 70), (28, 14)), epsilon=1e-6)
+_INTERNVL = Case("internvl", "internvl", 7, 2, 6, ((42, 42),))
 _GEMMA4 = Case("gemma4v", "gemma4v", 6, 3, 20, ((54, 90), (72, 18)))
 CASES = {
     case.name: case
@@ -63,11 +64,17 @@ CASES = {
         Case("pixtral", "pixtral", 8, 2, 6, ((48, 64), (48, 16)), epsilon=1e-5),
         Case("lfm2", "lfm2", 6, 2, 5, ((36, 48), (60, 12))),
         Case("idefics3", "idefics3", 8, 2, 4, ((32, 32), (48, 48))),
+        Case(**vars(_INTERNVL) | {"more": {"attention_bias": True}}),
+        Case(
+            **vars(_INTERNVL)
+            | {"name": "internvl-large", "epsilon": 1e-6}  # which transformers has for its keys
+            | {"more": {"norm_type": "rms_norm", "use_qk_norm": True}}
+        ),
     )
 }
 _PARTS = {
-    "ln1": ("layer_norm1", "norm1", "attention_norm", "input_layernorm"),
-    "ln2": ("layer_norm2", "norm2", "ffn_norm", "pre_feedforward_layernorm"),
+    "ln1": ("layer_norm1", "norm1", "attention_norm", "input_layernorm", "layernorm_before"),
+    "ln2": ("layer_norm2", "norm2", "ffn_norm", "pre_feedforward_layernorm", "layernorm_after"),
     "attn_post_norm": ("post_attention_layernorm",),
     "ffn_post_norm": ("post_feedforward_layernorm",),
     "attn_q": ("q_proj",),
@@ -76,15 +83,17 @@ _PARTS = {
     "attn_qkv": ("qkv",),
     "attn_q_norm": ("q_norm",),
     "attn_k_norm": ("k_norm",),
-    "attn_out": ("out_proj", "o_proj", "proj"),
+    "attn_out": ("out_proj", "o_proj", "proj", "projection_layer"),
+    "ls1": ("lambda_1",),
+    "ls2": ("lambda_2",),
     "ffn_gate": ("gate_proj",),
     "ffn_up": ("up_proj", "fc1", "linear_fc1"),
     "ffn_down": ("down_proj", "fc2", "linear_fc2"),
 }
 _OF_BLOCK = {theirs: ours for ours, names in _PARTS.items() for theirs in names}
 _BLOCK = re.compile(
-    r"(?:layers|blocks)\.(\d+)\.(?:(?:self_attn|attn|attention|mlp|feed_forward)\.)?"
-    r"(\w+)(?:\.linear)?\.(\w+)$"
+    r"(?:layers?|blocks)\.(\d+)\.(?:(?:self_attn|attn|attention|mlp|feed_forward)\.)?"
+    r"(\w+?)(?:\.linear)?(?:\.(\w+))?$"
 )
 _OTHERS = {  # ends of names without "weight" and "bias"
     "patch_embedder.position_embedding_table": "v.position_embd.weight",
@@ -108,9 +117,19 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "multi_modal_projector.patch_merger.merging_layer": "mm.patch_merger",
     "multi_modal_projector.linear_1": "mm.1",
     "multi_modal_projector.linear_2": "mm.2",
+    "patch_embeddings.projection": "v.patch_embd",
+    "embeddings.cls_token": "v.class_embd",
+    "embeddings.position_embeddings": "v.position_embd.weight",
     "embed_vision.embedding_projection": "mm.input_projection",
     "connector.modality_projection.proj": "mm.model.fc",
     "img_break": "v.token_embd.img_break",
+}
+_OF_PROJECTOR = {  # where a name means another tensor than in other projectors
+    "internvl": {
+        "multi_modal_projector.layer_norm": "mm.model.mlp.0",
+        "multi_modal_projector.linear_1": "mm.model.mlp.1",
+        "multi_modal_projector.linear_2": "mm.model.mlp.3",
+    }
 }
 
 
@@ -138,8 +157,8 @@ def _name(case: Case, name: str) -> str:
     if found := re.search(r"deepstack_merger_list\.(\d+)\.(?:linear_)?(.*)", name):
         return f"v.deepstack.{case.deep[int(found[1])]}.{found[2]}"
     if found := _BLOCK.search(name):
-        return f"v.blk.{found[1]}.{_OF_BLOCK[found[2]]}.{found[3]}"
-    for theirs, ours in _OTHERS.items():
+        return f"v.blk.{found[1]}.{_OF_BLOCK[found[2]]}.{found[3] or 'weight'}"
+    for theirs, ours in (_OTHERS | _OF_PROJECTOR.get(case.projector, {})).items():
         if name.endswith(theirs):
             return ours
         for part in (".weight", ".bias"):
@@ -236,7 +255,7 @@ def widened(
         shape = [times * size for size in value.shape]
         if name.startswith("v.patch_embd"):
             shape = [shape[0], *value.shape[1:]]
-        elif name.startswith("v.position_embd"):
+        elif name.startswith(("v.position_embd", "v.class_embd")):
             shape = [*value.shape[:-1], shape[-1]]
         elif value.shape == (1,):
             shape = [1]

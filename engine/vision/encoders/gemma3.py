@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from torch import Tensor
-
 from engine.errors import ModelFileError
 from engine.gguf.values import DAMAGED
 from engine.models.forward_parts import STREAM, norm, products
@@ -13,7 +11,7 @@ from engine.models.parts import Norm, Projection
 from engine.models.weights import Weights
 from engine.vision.encoder import Wiring
 from engine.vision.encoders.siglip import siglip_tower
-from engine.vision.patches import Grid, square_means
+from engine.vision.patches import fixed_positions, square_means
 from engine.vision.projector_file import VisionConfig
 from engine.vision.tower import PATCHES, no_deltas, prepared, program
 from kernels import ops
@@ -41,12 +39,5 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         program(siglip_tower(weights, config), STREAM, {PATCHES: config.pixels}),
         program(projector, "rows", {"means": D}),
         merged=partial(square_means, side=config.merge),
-        positions=partial(_positions, table, side),
+        positions=partial(fixed_positions, table, side),
     )
-
-
-def _positions(table: Tensor, side: int, grid: Grid) -> Tensor:
-    """The learned positions, if the picture has the size that they are for."""
-    if grid != (side, side):
-        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches, not {side} x {side}")
-    return table

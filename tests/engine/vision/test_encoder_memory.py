@@ -80,7 +80,9 @@ def test_weights_take_what_is_predicted(name: str, format: str, tmp_path: Path) 
     assert held <= sizes.weights_bytes(BACKENDS["cpu"]) <= 1.2 * held
 
 
-@pytest.mark.parametrize("name", ["gemma3", "idefics3", "qwen3vl-deep", "gemma4v", "pixtral"])
+@pytest.mark.parametrize(
+    "name", ["gemma3", "idefics3", "internvl", "qwen3vl-deep", "gemma4v", "pixtral"]
+)
 def test_buffers_take_at_most_what_is_predicted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +90,7 @@ def test_buffers_take_at_most_what_is_predicted(
     picture = vision_files.pixels(*_of(name))
     config = sizes.config
     patches = picture.shape[0] // config.patch * (picture.shape[1] // config.patch)
-    if name in ("gemma3", "idefics3"):
+    if name in ("gemma3", "idefics3", "internvl"):
         assert sizes.patches == patches  # the only one that it takes
     monkeypatch.setattr(EncoderSizes, "patches", patches)
     monkeypatch.setattr(encoder_memory, "_FIXED_BYTES", 0)

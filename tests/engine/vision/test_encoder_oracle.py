@@ -50,16 +50,27 @@ MODELS: dict[str, Case] = {
     "idefics3 as published": changed("idefics3", side=10, merge=2, patch=2),
     "idefics3 of many squares": changed("idefics3", side=27, merge=3, patch=3),
 }
-# Its pictures have one size, the learned positions' own.
+# Their pictures have one size, the learned positions' own.
 MODELS |= {
     f"gemma3 of {side} patches": changed("gemma3", side=side, merge=merge, patch=patch)
     for side, merge, patch in ((1, 1, 14), (2, 2, 5), (4, 4, 14), (6, 3, 7), (9, 3, 2), (12, 4, 14))
+}
+MODELS |= {
+    f"internvl of {side} patches": changed("internvl", side=side, merge=merge, patch=patch)
+    for side, merge, patch in (
+        *((1, 1, 14), (2, 1, 3), (2, 2, 5), (4, 2, 14), (6, 2, 2), (8, 4, 5)),
+        *((10, 2, 7), (14, 2, 14), (16, 4, 3), (32, 2, 2)),
+    )
+}
+MODELS |= {
+    "internvl with silu": changed("internvl", more=_SILU),
+    "internvl of one head": changed("internvl-large", heads=1, layers=3),
 }
 
 
 def sizes_of(case: Case) -> tuple[tuple[int, int], ...]:
     """Heights and widths of pictures."""
-    if case.projector == "gemma3":
+    if case.projector in ("gemma3", "internvl"):
         return ((case.side * case.patch,) * 2,)
     grids = SQUARES if case.projector == "idefics3" else GRIDS
     pixels = case.merge * case.patch

@@ -102,6 +102,7 @@ def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
         ("llama", "pixtral", Spans.CAUSAL),
         ("lfm2", "lfm2", Spans.CAUSAL),
         ("llama", "idefics3", Spans.CAUSAL),
+        ("qwen3", "internvl", Spans.CAUSAL),
     ],
 )
 def test_each_kind_reads_images_in_its_way(

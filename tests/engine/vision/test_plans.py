@@ -21,6 +21,7 @@ PRICES = {
     "pixtral": [(300, 200, 23, 95, 95), (4000, 3000, 587, 2351, 2351)],
     "lfm2": [(300, 200, 63, 70, 70), (4000, 3000, 234, 1770, 1770)],
     "idefics3": [(300, 200, 64, 832, 1344), (4000, 3000, 64, 832, 1344)],
+    "internvl": [(300, 200, 256, 1792, 1792), (4000, 3000, 256, 3328, 3328)],
 }
 
 
@@ -59,10 +60,10 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
 ) -> None:
     config = PUBLISHED[projector]
     step = config.patch * config.merge
-    fewest = {"gemma3": 256, "idefics3": 64}.get(projector, 1)
+    fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256}.get(projector, 1)
     most = {
         "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma3": 256,
-        "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64,
+        "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256,
     }[projector]  # fmt: skip
     chance = random.Random(seed)
     for width, height in sizes(seed):
@@ -107,5 +108,9 @@ def test_what_a_file_states_of_sizes_goes_before_the_published_settings() -> Non
     idefics3 = replace(PUBLISHED["idefics3"], longest=1024)
     assert plan_picture(idefics3, 1000, 1000).tiles.grid == (2, 2)
     assert plan_picture(idefics3, 1000, 1000, Detail.HIGH).tiles.grid == (5, 5)
+    internvl = replace(PUBLISHED["internvl"], least_tiles=3, most_tiles=6)
+    assert plan_picture(internvl, 1000, 1000).tiles.grid == (2, 2)
+    assert plan_picture(internvl, 4000, 2000).tiles.grid == (2, 3)
+    assert plan_picture(internvl, 1000, 1000, 500).tokens == 256
     uneven = replace(idefics3, longest=1300)
     assert plan_picture(uneven, 1000, 1000).tiles.sizes == ((1300, 1300), (1536, 1536))
