@@ -31,6 +31,7 @@ from engine.loading.inspect import (
     inspect_beginning,
     inspect_embedder,
     inspect_model,
+    model_encoder,
     predict_memory,
     supported_architectures,
 )
@@ -162,6 +163,7 @@ from engine.processes.pool import (
 )
 from engine.prometheus import prometheus_text
 from engine.state.disk.folder import delete_snapshots, snapshots_folder, snapshots_size
+from engine.vision.encoder_names import belonging, is_usual, names_beside
 from engine.vision.picture_task import Thumbnail, read_thumbnail
 from engine.vision.refusals import PictureRefused
 
@@ -300,6 +302,7 @@ __all__ = [
     "WheelList",
     "available_memory",
     "be_child",
+    "belonging",
     "bundled_models_folder",
     "child_command",
     "data_folder",
@@ -313,10 +316,13 @@ __all__ = [
     "inspect_embedder",
     "inspect_model",
     "installed_models",
+    "is_usual",
+    "model_encoder",
     "model_label",
     "model_name",
     "model_parts",
     "models_folder",
+    "names_beside",
     "nvidia_gpus",
     "predict_memory",
     "prometheus_text",

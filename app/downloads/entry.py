@@ -11,6 +11,7 @@ from app.downloads.names import safe_name
 from app.downloads.policy import Phase
 from app.downloads.transfer import FileDownload
 from app.net.hub import Piece, Source, file_address, piece_names
+from engine import names_beside
 
 ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)
 _WINDOW_SECONDS = 5.0  # moving average of the speed
@@ -35,6 +36,7 @@ class Download:
     error: str  # for FAILED, one sentence
     remedy: str
     sha256: str  # expected, of a file in one piece; "": unknown
+    lacking: str = ""  # why its picture encoder does not come with it, a sentence
 
     def is_of(self, source: Source) -> bool:
         """Whether it downloads this file, in any revision: not only one of the same name."""
@@ -73,6 +75,8 @@ class Entry:
     pieces: list[Piece] = field(default_factory=list[Piece])
     done: dict[str, int] = field(default_factory=dict[str, int])  # bytes by name of the piece
     fetched: list[str] = field(default_factory=list[str])  # complete pieces
+    encoder_name: str = ""  # of the picture encoder, beside the model; "": not decided yet
+    lacking: str = ""
     run: Run | None = None
     _samples: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
     _last_growth: float = 0.0  # time of the last received byte
@@ -85,7 +89,47 @@ class Entry:
     def key(self) -> tuple[str, ...]:
         """Identity of a download: two with the same key are the same."""
         source = self.source
-        return (source.url,) if source.url else (source.repository, source.revision, source.file)
+        if source.url:
+            return (source.url,)
+        name = (source.name,) if source.name else ()
+        return (source.repository, source.revision, source.file, *name)
+
+    @property
+    def encoder_index(self) -> int | None:
+        """The place of the picture encoder among the pieces, the last; None: there is none."""
+        return len(self.pieces) - 1 if self.source.encoder is not None else None
+
+    @property
+    def model_pieces(self) -> list[Piece]:
+        """The pieces of the model itself."""
+        return self.pieces[: self.encoder_index]
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the model itself has arrived, which is then of use without its encoder."""
+        return self.pieces[0].file in self.fetched
+
+    @property
+    def order(self) -> list[int]:
+        """Places of the pieces in the order they are fetched.
+
+        The first one comes last, so that an incomplete model is not listed; then its encoder.
+        """
+        encoder = [] if self.encoder_index is None else [self.encoder_index]
+        return [*range(1, len(self.model_pieces)), 0, *encoder]
+
+    @property
+    def encoder_names(self) -> tuple[str, ...]:
+        """Possible names of the picture encoder beside the model, the preferred one first."""
+        if self.encoder_index is None:
+            return ()
+        names = names_beside(self.path.name, self.pieces[self.encoder_index].file)
+        return tuple(safe_name(name, self.path.parent) for name in names)
+
+    def leave_encoder_out(self, lacking: str) -> None:
+        """Download the model alone, and say why."""
+        self.pieces, self.lacking = self.model_pieces, lacking
+        self.source = replace(self.source, encoder=None)
 
     @property
     def size_bytes(self) -> int:
@@ -100,6 +144,8 @@ class Entry:
 
     def place(self, index: int) -> Path:
         """Final path of a piece."""
+        if index == self.encoder_index:
+            return self.path.with_name(self.encoder_name or self.encoder_names[0])
         return (
             self.path.with_name(safe_name(self.pieces[index].file, self.path.parent))
             if index
@@ -165,12 +211,21 @@ class Entry:
             note=self.note,
             error=self.error,
             remedy=self.remedy,
-            sha256=self.pieces[0].sha256 if len(self.pieces) == 1 else "",
+            sha256=self.pieces[0].sha256 if len(self.model_pieces) == 1 else "",
+            lacking=self.lacking,
         )
 
 
 def pieces_of(source: Source) -> list[Piece]:
-    """The pieces of a source in order; raises HubError for an invalid piece number."""
+    """The pieces of a source in order, its picture encoder last.
+
+    Raises HubError for an invalid piece number.
+    """
+    encoder = [] if source.encoder is None else [source.encoder]
+    return [*_model_pieces(source), *encoder]
+
+
+def _model_pieces(source: Source) -> list[Piece]:
     if source.pieces:
         return list(source.pieces)
     names = piece_names(source.file) if not source.url else (source.file,)

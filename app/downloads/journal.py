@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from app.downloads.entry import Entry
+from app.downloads.names import safe_name
 from app.downloads.partial import part_path, read_part, sidecar_path
 from app.downloads.policy import Phase
 from app.net.hub import HubError, Piece, Source
@@ -68,6 +69,8 @@ def _row(folder: Path, entry: Entry) -> dict[str, object]:
         "done": dict(entry.done),
         "fetched": list(entry.fetched),
         "pieces": [asdict(piece) for piece in entry.pieces],
+        "encoder_name": entry.encoder_name,
+        "lacking": entry.lacking,
     }
 
 
@@ -104,6 +107,9 @@ def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
         return None
     phase = next((one for one in _KEPT if one.value == row.get("phase")), Phase.QUEUED)
     done, fetched = row.get("done"), row.get("fetched")
+    encoder_name, pieces = _text(row.get("encoder_name")), list(_pieces(row.get("pieces")))
+    if source.encoder is not None and pieces and pieces[-1].file != source.encoder.file:
+        return None
     counts = cast("dict[str, object]", done) if isinstance(done, dict) else {}
     names = cast("list[object]", fetched) if isinstance(fetched, list) else []
     try:
@@ -114,9 +120,11 @@ def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
             phase,
             error=_text(row.get("error")),
             remedy=_text(row.get("remedy")),
-            pieces=list(_pieces(row.get("pieces"))),
+            pieces=pieces,
             done={name: count for name, count in counts.items() if type(count) is int},
             fetched=[name for name in names if isinstance(name, str)],
+            encoder_name=safe_name(encoder_name) if encoder_name else "",
+            lacking=_text(row.get("lacking")),
         )
     except HubError:
         return None
@@ -125,7 +133,8 @@ def _entry(folder: Path, row: dict[str, object]) -> Entry | None:
 def _count_parts(entry: Entry) -> None:
     """Set the progress of the pieces from their files: the journal is not written while running."""
     for index, piece in enumerate(entry.pieces):
-        if piece.file in entry.fetched:
+        unnamed = index == entry.encoder_index and not entry.encoder_name
+        if piece.file in entry.fetched or unnamed:
             continue
         place = entry.place(index)
         part, path = read_part(sidecar_path(place)), part_path(place)
@@ -146,6 +155,8 @@ def _source(stored: object) -> Source | None:
         _text(values.get("url")),
         _text(values.get("folder")),
         _pieces(values.get("pieces")),
+        next(iter(_pieces([values.get("encoder")])), None),
+        _text(values.get("name")),
     )
     return source if source.file and (source.repository or source.url) else None
 

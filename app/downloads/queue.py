@@ -206,8 +206,13 @@ class Downloads:
         self._wake.notify_all()
 
     def _candidate_paths(self, entry: Entry) -> Iterator[Path]:
-        """Possible paths of a download, the plain one first, without those of other downloads."""
+        """Possible paths of a download, the plain one first, without those of other downloads.
+
+        One with a name of its own belongs where it is.
+        """
         base = self._folder / safe_folder(entry.source.folder)
+        if entry.source.name:
+            return iter([base / safe_name(entry.source.name, base)])
         subfolder = safe_folder(entry.source.repository.replace("/", "_")) or "other"
         others = {_folded(one.path) for one in self._entries.values() if one is not entry}
         folders = [
@@ -324,13 +329,17 @@ class Downloads:
             self._wake.notify_all()
 
     def _fetch(self, entry: Entry, run: Run) -> str:
-        """Download the pieces, the first one last: an incomplete model is not listed that way."""
+        """Download the pieces in their order."""
         self._fetch_piece_sizes(entry)
-        if self._is_downloaded(entry, run):
-            return tr("Already downloaded.")
         note = ""
-        for index in [*range(1, len(entry.pieces)), 0]:
+        if self._is_downloaded(entry, run):
+            note = tr("Already downloaded.")
+            with self._wake:
+                entry.fetched += [each.file for each in entry.model_pieces]
+        for index in entry.order:
             file = entry.pieces[index].file
+            if index == entry.encoder_index and not entry.encoder_name:
+                self._place_encoder(entry, run, index)
             if file in entry.fetched and entry.place(index).is_file():
                 continue
             job = self._job(entry, run, index)
@@ -387,22 +396,58 @@ class Downloads:
             return max(left - max(job.size_bytes - job.done_bytes, 0), 0)
 
     def _fetch_piece_sizes(self, entry: Entry) -> None:
-        """Fetch the sizes of all pieces of a split model from the hub, to know its total size."""
-        source = entry.source
+        """Fetch the sizes of all pieces of a model from the hub, to know its total size.
+
+        The list also has the hash of a picture encoder, or tells that there is none.
+        """
+        source, encoder = entry.source, entry.encoder_index
         unknown = not all(piece.size_bytes for piece in entry.pieces)
+        unknown |= encoder is not None and not entry.pieces[encoder].sha256
         if len(entry.pieces) == 1 or not unknown or not source.repository:
             return
         try:
             found = hub_files(source.repository, self._endpoint, self._proxy, source.revision)
         except HubError:
             return  # the size of each piece is known when its transfer starts
-        known = {piece.file: piece for one in found for piece in one.pieces}
+        single = {one.file: Piece(one.file, one.size_bytes, one.sha256) for one in found}
+        known = single | {piece.file: piece for one in found for piece in one.pieces}
         with self._wake:
+            file = entry.pieces[-1].file
+            if encoder is not None and found and file not in known:
+                entry.leave_encoder_out(
+                    tr("Its repository has no {file}: it cannot see pictures.", file=file)
+                )
             entry.pieces = [_completed(piece, known.get(piece.file)) for piece in entry.pieces]
 
+    def _place_encoder(self, entry: Entry, run: Run, index: int) -> None:
+        """Decide the name of a picture encoder; one that is there already is used.
+
+        Other formats of the model share it, but not what another repository calls the same.
+        """
+        for name in entry.encoder_names:
+            place = entry.path.with_name(name)
+            with self._wake:
+                if _folded(place) in self._encoders_of_others(entry):
+                    continue
+                entry.encoder_name = name
+            if not place.exists():
+                return
+            if self._is_same(entry, run, index):
+                with self._wake:
+                    entry.fetched.append(entry.pieces[index].file)
+                return
+
+    def _encoders_of_others(self, entry: Entry) -> set[str]:
+        """Where unfinished downloads of other models write their picture encoders."""
+        return {
+            _folded(one.path.with_name(one.encoder_name))
+            for one in self._entries.values()
+            if one is not entry and one.encoder_name and one.phase is not Phase.DONE
+        }
+
     def _is_downloaded(self, entry: Entry, run: Run) -> bool:
-        """Whether the same file exists; another file of its name makes it go to a subfolder."""
-        if not entry.path.exists():
+        """Whether the same model exists; another file of its name makes it go to a subfolder."""
+        if not entry.path.exists() or entry.has_model:
             return False
         with self._wake:
             places = list(self._candidate_paths(entry))
@@ -411,7 +456,7 @@ class Downloads:
                 entry.path = place
             if not place.exists():
                 return False
-            if all(self._is_same(entry, run, index) for index in range(len(entry.pieces))):
+            if all(self._is_same(entry, run, at) for at in range(len(entry.model_pieces))):
                 return True
         raise DownloadError(
             tr("There are too many files named {name}.", name=entry.path.name),
@@ -441,9 +486,16 @@ class Downloads:
         return same
 
     def _delete_files(self, entry: Entry) -> None:
-        """Delete the files of a cancelled download."""
+        """Delete the files of a cancelled download; a model that has arrived stays.
+
+        It may be in use while its picture encoder is still coming.
+        """
         try:
             for index, piece in enumerate(entry.pieces):
+                is_encoder = index == entry.encoder_index
+                stays = entry.has_model and entry.encoder_index is not None
+                if not entry.encoder_name if is_encoder else stays:
+                    continue  # an encoder without a name may be that of another download
                 delete_part(entry.place(index))
                 if piece.file in entry.fetched:
                     disk_files.delete(entry.place(index))

@@ -54,6 +54,8 @@ class Source:
     url: str = ""  # for a direct link
     folder: str = ""  # subfolder of the models folder; "": none
     pieces: tuple[Piece, ...] = ()  # of a split model, if known
+    encoder: Piece | None = None  # picture encoder of the repository that comes with the model
+    name: str = ""  # of the file on the disk; "": as in the repository
 
     @property
     def page(self) -> str:

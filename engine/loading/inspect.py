@@ -146,6 +146,18 @@ def inspect_embedder(path: Path) -> EmbedderFacts | None:
     return None
 
 
+def model_encoder(path: Path) -> Path | None:
+    """The picture encoder beside a model's file that is used with it; a bad file raises nothing."""
+    from engine.gguf.reader import GGUFFile
+    from engine.loading.preflight import identify
+    from engine.vision.pairing import find_encoder
+
+    with suppress(EngineError, OSError), GGUFFile.open(path) as file:
+        _, config = identify(file, answers=False)
+        return find_encoder(file.paths[0], config.architecture, config.width)
+    return None
+
+
 def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
     """Facts of the file `name` from its first bytes, which may end anywhere; never raises.
 

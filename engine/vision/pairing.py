@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.seeing import Seeing, interleaved_axes
 from engine.vision.encoder import Encoder
+from engine.vision.encoder_names import NAMED_EXACTLY, belonging, is_usual
 from engine.vision.encoders import build_encoder
 from engine.vision.projector_file import (
     ARCHITECTURE,
@@ -27,7 +28,7 @@ from engine.vision.sight import Sight
 from kernels.backend.backend import Backend
 from kernels.ops import Spans
 
-_USUAL_NAME, _MOST_FILES = "mmproj", 200
+_MOST_FILES = 200
 _START_BYTES = 4096  # of a file: its architecture is among the first keys
 _OTHER_FILE = "Choose the mmproj file that is published beside this model."
 
@@ -114,10 +115,11 @@ def check_encoder(path: Path, architecture: str, width: int) -> VisionConfig:
 
 
 def find_encoder(model: Path, architecture: str, width: int) -> Path | None:
-    """The picture encoder beside a model's file that fits it, the smallest of several.
+    """The picture encoder beside a model's file that fits it: the one named for it, or the smallest.
 
     Files are judged by what they hold, and those that cannot be read are passed over. Other files
-    than those with the usual name are only looked at if none of these fits, and not very many.
+    than those with the usual name are only looked at if none of these fits, and not very many. One
+    that is named for another model in the folder is never taken.
     """
     if not any(architecture in kind.architectures for kind in _KINDS.values()):
         return None
@@ -125,13 +127,24 @@ def find_encoder(model: Path, architecture: str, width: int) -> Path | None:
         beside = sorted(path for path in model.parent.glob("*.gguf") if path != model)
     except OSError:
         return None
-    usual = [path for path in beside if _USUAL_NAME in path.name.lower()]
+    usual = [path for path in beside if is_usual(path.name)]
     others = [path for path in beside if path not in set(usual)]
-    for paths in (usual, others):
+    own = [path for path in usual if not _is_of_another(path.name, model, others)]
+    for paths in (own, others):
         sizes = {path: _size_if_fitting(path, architecture, width) for path in paths[:_MOST_FILES]}
+        fitting = [(-belonging(path.name, model.name), size, path) for path, size in sizes.items()]
         if any(sizes.values()):
-            return min((size, path) for path, size in sizes.items() if size)[1]
+            return min(one for one in fitting if one[1])[2]
     return None
+
+
+def _is_of_another(encoder: str, model: Path, others: Sequence[Path]) -> bool:
+    """Whether an encoder is named for one of the other models, and more exactly than for this."""
+    here = belonging(encoder, model.name)
+    if here == NAMED_EXACTLY:
+        return False
+    elsewhere = max((belonging(encoder, path.name) for path in others), default=0)
+    return elsewhere == NAMED_EXACTLY or (here < 0 < elsewhere)
 
 
 def _size_if_fitting(path: Path, architecture: str, width: int) -> int:

@@ -14,6 +14,7 @@ from engine.errors import EngineError, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
 from engine.models.seeing import interleaved_axes
+from engine.vision.encoder_names import NAMED_EXACTLY, belonging
 from engine.vision.pairing import EncoderFile, build_sight, find_encoder
 from kernels.backends import BACKENDS
 from kernels.ops import Spans
@@ -58,6 +59,49 @@ def test_the_encoder_beside_a_model_is_found_by_what_it_holds(tmp_path: Path) ->
     assert find_encoder(model, "gemma3", 64) == large
     small = write_encoder(tmp_path / "z.gguf", "gemma3", 64)
     assert find_encoder(model, "gemma3", 64) == small
+
+
+@pytest.mark.parametrize(
+    ("encoder", "model", "expected"),
+    [
+        ("Qwen3.5-4B.mmproj-F16.gguf", "Qwen3.5-4B-Q4_K_M.gguf", 3),
+        ("mmproj-Qwen_Qwen3.5-4B-f16.gguf", "Qwen_Qwen3.5-4B-UD-Q4_K_XL.gguf", 4),
+        ("gemma-4-E4B-it-mmproj.gguf", "gemma-4-E4B_q4_0-it.gguf", 4),
+        ("mmproj-model-f16.gguf", "gemma-3-4b-it-Q4_K_M.gguf", 0),
+        ("mmproj/mmproj-BF16.gguf", "Q8_0/big-Q8_0-00001-of-00002.gguf", 0),
+        ("Qwen3.5-4.mmproj.gguf", "Qwen3.5-4B-Q4_K_M.gguf", -1),
+        ("gemma-3-4b-it.mmproj-F16.gguf", "medgemma-4b-it-Q4_K_M.gguf", -1),
+        ("Sees-Q4_K_M.mmproj-F16.gguf", "Sees-Q4_K_M.gguf", NAMED_EXACTLY),
+    ],
+)
+def test_a_name_tells_which_model_an_encoder_belongs_to(
+    encoder: str, model: str, expected: int
+) -> None:
+    assert belonging(encoder, model) == expected
+
+
+def test_of_encoders_that_fit_the_one_named_for_the_model_is_taken(tmp_path: Path) -> None:
+    """Two models of equal dimensions in one folder may have different encoders."""
+    sees, tuned, plain = (
+        tmp_path / f"{name}-Q4_K_M.gguf" for name in ("Sees-4B", "Sees-4B-Tuned", "Plain")
+    )
+    for model in (sees, tuned, plain):
+        tiny.write(model)
+    of_tuned = write_encoder(tmp_path / "Sees-4B-Tuned.mmproj-F16.gguf", "gemma3", 64)
+    assert find_encoder(tuned, "gemma3", 64) == of_tuned
+    assert find_encoder(sees, "gemma3", 64) is None, "it is that of another model in the folder"
+    of_sees = write_encoder(tmp_path / "Sees-4B.mmproj-F16.gguf", "gemma3", 64, padding=500)
+    assert find_encoder(sees, "gemma3", 64) == of_sees
+    assert find_encoder(tuned, "gemma3", 64) == of_tuned
+    assert find_encoder(plain, "gemma3", 64) is None
+    shared = write_encoder(tmp_path / "mmproj-F16.gguf", "gemma3", 64)
+    assert find_encoder(plain, "gemma3", 64) == shared
+    alone = write_encoder(tmp_path / "Sees-4B-Q4_K_M.mmproj-F16.gguf", "gemma3", 64, padding=900)
+    assert find_encoder(sees, "gemma3", 64) == alone
+    assert find_encoder(tuned, "gemma3", 64) == of_tuned
+    sees.rename(tmp_path / "renamed.gguf")
+    tuned.unlink()
+    assert find_encoder(tmp_path / "renamed.gguf", "gemma3", 64) == shared
 
 
 @pytest.mark.parametrize(
