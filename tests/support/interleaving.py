@@ -78,6 +78,7 @@ class Alone:
     model: LoadedModel
     stacks: Sequence[Stack]
     known: dict[Asked, list[tuple[list[int], Hashes]]] = field(default_factory=dict)
+    is_restarted: bool = False  # a run finds what an earlier one has saved
 
     def answers(self, asked: Asked) -> list[tuple[list[int], Hashes]]:
         """Generated ids of each answer, and hashes of all its keys, values and states."""
@@ -191,11 +192,9 @@ class Run:
         spare_pages: int,
         lent_pages: int,
         disk_pages: int,
-        *,
-        keeps_disk: bool = False,
     ) -> None:
         model = reference.model
-        if not keeps_disk:
+        if not reference.is_restarted:
             shutil.rmtree(snapshots_folder(), ignore_errors=True)
         self.reference = reference
         self.scheduler = model.new_scheduler()

@@ -105,7 +105,7 @@ class Restarted(Alone):
         registry = ImageRegistry(self.registry.vocabulary, rows_bytes=0)
         registry.add("of another chat", 7, 1, 7)
         seen = Sight(sight.seeing, registry, sight.encoder)
-        super().__init__(replace(before.model, sight=seen), before.stacks)
+        super().__init__(replace(before.model, sight=seen), before.stacks, is_restarted=True)
 
     def answers(self, asked: Asked) -> list[tuple[list[int], Hashes]]:
         """Those before the restart."""
@@ -139,7 +139,7 @@ def check(
     half = len(actions) // 2
     run_of(reference, requests, actions[:half], **sizes)
     after = Restarted(reference)
-    run_of(after, requests[::-2], actions[half:], **sizes, keeps_disk=True).check_disk()
+    run_of(after, requests[::-2], actions[half:], **sizes).check_disk()
 
 
 def run_of(
