@@ -38,6 +38,7 @@ from engine.state.disk.sequence_file import SavedSequence
 from engine.state.disk.store import PageRead, PageStore
 from engine.state.pages import Page, storage_dtype
 from engine.state.sequence import Sequence as CachedSequence
+from engine.vision.registry import ImageRegistry
 from kernels.states.kv_pages import PAGE_TOKENS, KVLayout
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class DiskTier:
             scheduler.pool,
             identify=partial(identify, files, model),
             describe=lambda stack: metadata_of(model, stack),
-            to_saved=self._to_saved,
+            to_saved=partial(_to_saved, self._images, encoder_files),
         )
         scheduler.tree.on_evict = self.evicted.take
         self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
@@ -142,32 +143,12 @@ class DiskTier:
         return identify(self._files, self._model, stack, checkpoint)
 
     def encoder_sha256(self, checkpoint: Checkpoint = lambda: None) -> str:
-        """The hash of the file of the picture encoder, at first use as `identify`; "": there is none.
-
-        Raises SnapshotError when the file has changed since the model was loaded.
-        """
-        if self._encoder_files is None:
-            return ""
-        if sha256 := self._encoder_files.sha256(checkpoint):
-            return sha256
-        raise SnapshotError(
-            "The file of the picture encoder has changed since the model was loaded.",
-            "Load the model again.",
-        )
+        """The hash of the file of the picture encoder, see `encoder_sha256`."""
+        return encoder_sha256(self._encoder_files, checkpoint)
 
     def has_images(self, tokens: Sequence[int]) -> bool:
         """Whether a text has rows of images."""
-        return self._images is not None and max(tokens, default=0) >= self._images.vocabulary
-
-    def _to_saved(self, tokens: list[int]) -> tuple[list[int], tuple[SavedImage, ...]]:
-        """Ids and images of a text as files have them. Raises SnapshotError."""
-        if self._images is None or not self.has_images(tokens):
-            return tokens, ()
-        if not (encoder := self.encoder_sha256()):
-            raise SnapshotError(
-                "The picture encoder of this text is not known.", "Load the model again."
-            )
-        return image_ids.to_saved(tokens, self._images, encoder)
+        return _has_images(tokens, self._images)
 
     def _ids(
         self,
@@ -430,7 +411,7 @@ class DiskTier:
         before = self._saved.get(name)
         if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
             return nothing
-        ids, images = self._to_saved(text.tokens)
+        ids, images = _to_saved(self._images, self._encoder_files, text.tokens)
         held = [page for pages in match.pages for page in pages if page is not None]
         store.check_budget(sum(page.data.nbytes for page in held), request.budget_bytes)
         for page in held:
@@ -471,6 +452,38 @@ def identify(
     raise SnapshotError(
         "The model's file has changed since it was loaded.", "Load the model again."
     )
+
+
+def encoder_sha256(files: ModelFiles | None, checkpoint: Checkpoint = lambda: None) -> str:
+    """The hash of the file of a picture encoder, at first use as `identify`; "": there is none.
+
+    Raises SnapshotError when the file has changed since the model was loaded.
+    """
+    if files is None:
+        return ""
+    if sha256 := files.sha256(checkpoint):
+        return sha256
+    raise SnapshotError(
+        "The file of the picture encoder has changed since the model was loaded.",
+        "Load the model again.",
+    )
+
+
+def _has_images(tokens: Sequence[int], images: ImageRegistry | None) -> bool:
+    return images is not None and max(tokens, default=0) >= images.vocabulary
+
+
+def _to_saved(
+    images: ImageRegistry | None, encoder_files: ModelFiles | None, tokens: list[int]
+) -> tuple[list[int], tuple[SavedImage, ...]]:
+    """Ids and images of a text as files have them. Raises SnapshotError."""
+    if images is None or not _has_images(tokens, images):
+        return tokens, ()
+    if not (encoder := encoder_sha256(encoder_files)):
+        raise SnapshotError(
+            "The picture encoder of this text is not known.", "Load the model again."
+        )
+    return image_ids.to_saved(tokens, images, encoder)
 
 
 def state_key(model_sha256: str, stack: Stack, model: LoadedModel) -> StateKey:
