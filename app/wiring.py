@@ -449,6 +449,8 @@ def connect_models(
     page.seen.connect(library.model_index.inspect_files)
     page.offers_seen.connect(library.hub.read_beginnings)
     page.download_requested.connect(library.download)
+    page.encoder_chosen.connect(library.choose_encoder)
+    page.pictures_requested.connect(library.add_pictures)
     page.pause_requested.connect(library.downloads.pause)
     page.resume_requested.connect(library.downloads.resume)
     page.cancel_requested.connect(library.cancel)

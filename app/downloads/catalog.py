@@ -120,6 +120,9 @@ class CatalogModel(CatalogFile):
     experts: int  # 0: one feed-forward for all tokens, of width `feed_forward`
     experts_per_token: int
     layer_groups: tuple[LayerGroup, ...]  # of a model whose layers differ; empty: all are alike
+    encoder: str  # file of its picture encoder in the same repository; "": it does not see
+    encoder_bytes: int  # about: to tell the user; a download takes size and hash from the hub
+    encoder_bytes_computed: bool  # from the shape of the encoder; else from a record of the file
 
     @property
     def shape(self) -> ModelShape:
@@ -231,6 +234,8 @@ def _model(checked: dict[str, Any], where: str) -> CatalogModel:
     grouped = sum(group.layers for group in checked["layer_groups"])
     if grouped not in (0, checked["layers"]):
         raise CatalogError(f"{where} has a wrong value for layer_groups.")
+    if bool(checked["encoder"]) != bool(checked["encoder_bytes"]):
+        raise CatalogError(f"{where} has a wrong value for encoder_bytes.")
     return CatalogModel(**checked)
 
 
@@ -345,4 +350,7 @@ _RULES: dict[str, Callable[[object], bool]] = {
     "context": _integer(1, 1 << 30),
     "experts": _integer(0, 4096),
     "experts_per_token": _integer(0, 4096),
+    "encoder": lambda value: value == "" or _matches(_FILE)(value),
+    "encoder_bytes": _integer(0, 1 << 40),
+    "encoder_bytes_computed": lambda value: type(value) is bool,
 }

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from app.library.folders import Places
 from app.state.library import FolderRow, Place
-from engine import FolderSearch, model_parts, models_folder, search_models
+from engine import FolderSearch, is_usual, model_parts, models_folder, search_models
+
+Beside = tuple[tuple[str, tuple[int, int]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class FoundFile:
     place: Place
     size_bytes: int  # of all parts
     stamp: tuple[int, int]  # mtime in ns and size of all parts; (0, 0): missing
+    beside: Beside = ()  # names and stamps of the picture encoders in its folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ def scan(places: Places) -> ScanResult:
     found = [_found(path, _place(path, own, reachable)) for path in listed]
     known = {_identity(path) for path in listed}
     found += [_found(path, Place.FILE) for path in places.files if _identity(path) not in known]
+    found = _with_encoders(found)
     folders = [FolderRow(own, True, own.is_dir(), _inside(own, listed))]
     folders += [
         FolderRow(folder, False, there, _inside(folder, listed))
@@ -67,6 +71,15 @@ def _found(path: Path, place: Place) -> FoundFile:
         return FoundFile(path, place, 0, (0, 0))
     size = sum(_size(part) for part in model_parts(path))
     return FoundFile(path, place, size, (info.st_mtime_ns, size))
+
+
+def _with_encoders(found: Sequence[FoundFile]) -> list[FoundFile]:
+    """The files, each with the picture encoders in its folder: they decide what a model can do."""
+    encoders: dict[Path, list[tuple[str, tuple[int, int]]]] = {}
+    for each in found:
+        if is_usual(each.path.name):
+            encoders.setdefault(each.path.parent, []).append((each.path.name, each.stamp))
+    return [replace(each, beside=tuple(encoders.get(each.path.parent, ()))) for each in found]
 
 
 def _place(path: Path, own: Path, folders: Sequence[Path]) -> Place:

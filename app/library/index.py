@@ -45,8 +45,8 @@ from engine import (
 _CHANGE_MILLISECONDS = 300  # after a change in a folder: more follow at once
 _COPYING_MILLISECONDS = 2000  # between scans while a file grows: folders do not report that
 _MOST_WATCHED = 256  # folders
-# Stamp, context, cache, reclaimable bytes, most bytes of memory, device.
-_Key = tuple[tuple[int, int], int, CacheType, int, int, str]
+# Stamp, context, cache, reclaimable bytes, most bytes of memory, device, encoders beside it.
+_Key = tuple[tuple[int, int], int, CacheType, int, int, str, library_files.Beside]
 _Known = tuple[_Key, ModelFacts]
 _Basis = tuple[FoundFile, _Known | None, bool]  # inputs of a row
 
@@ -182,6 +182,7 @@ class ModelIndex(QObject):
             problem=facts.problem,
             remedy=facts.remedy,
             fault=facts.fault,
+            sees=facts.encoder is not None,
         )
 
     # --- inspecting files -----------------------------------------------------------------------
@@ -199,7 +200,8 @@ class ModelIndex(QObject):
         values = self._defaults(path)
         cache = values.cache or DEFAULT_CACHE
         context, memory = values.context or 0, values.memory_bytes
-        return found.stamp, context, cache, self.reclaimable(), memory, values.device
+        reclaimable = self.reclaimable()
+        return found.stamp, context, cache, reclaimable, memory, values.device, found.beside
 
     def _is_known(self, path: Path) -> bool:
         key, known = self._key(path), self._facts.get(path)
@@ -213,7 +215,7 @@ class ModelIndex(QObject):
         if key is None or self._is_known(path):
             self._inspect_next()
             return
-        _, context, cache, reclaimable, memory, device = key
+        _, context, cache, reclaimable, memory, device, _ = key
         self._inspecting = True
 
         def inspected(facts: ModelFacts) -> None:
@@ -299,6 +301,7 @@ def _choice(row: InstalledRow) -> ModelFile:
         row.format or layout_of(row.path.name),
         bad=row.state is FileState.BAD,
         from_disk=row.memory is not None and row.memory.offloaded_bytes > 0,
+        sees=row.sees,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from app.library.pictures import PictureChoices, encoders_for
 from app.net.hub import HubFile, Source, kind_of
 from app.state.faults import explain
 from app.state.library import Memory, Offer
@@ -48,15 +49,18 @@ def offers(
     coming: Callable[[Source], bool],
     wanted: str = "",
     read: Mapping[Source, BeginningFacts] | None = None,
+    choices: PictureChoices | None = None,
 ) -> tuple[Offer, ...]:
     """The files of a repository, usable ones first; `wanted` is the file a link names.
 
     `read` has what the beginnings of some files say. They do not change the order, which is by the
-    names, so that no row moves while the user looks at it.
+    names, so that no row moves while the user looks at it. `choices` has the picture encoders that
+    the user wants with the models.
     """
     read = read or {}
     guessed = [_offer(file, available_bytes, here, coming) for file in files]
     made = [_offer(file, available_bytes, here, coming, read.get(file.source)) for file in files]
+    made = _with_encoders(files, made, read, choices or PictureChoices())
     best, first = _best(made, available_bytes), wanted or _best(guessed, available_bytes)
     labels = _labels([file.file for file in files])
     order = sorted(
@@ -93,6 +97,28 @@ def _offer(
         here=here(file.source),
         coming=coming(file.source),
     )
+
+
+def _with_encoders(
+    files: Sequence[HubFile],
+    made: Sequence[Offer],
+    read: Mapping[Source, BeginningFacts],
+    choices: PictureChoices,
+) -> list[Offer]:
+    """The offers of the models with the picture encoders of the repository that suit them."""
+    kinds = [_kind(file, read.get(file.source)) for file in files]
+    encoders = [
+        (file, layout_of(file.file))
+        for file, kind in zip(files, kinds, strict=True)
+        if kind == "projector" and not file.pieces
+    ]
+    models = [file.file for file, kind in zip(files, kinds, strict=True) if kind == "model"]
+    return [
+        choices.applied(offer, encoders_for(file, encoders, models, read))
+        if encoders and kind == "model" and not offer.problem
+        else offer
+        for file, kind, offer in zip(files, kinds, made, strict=True)
+    ]
 
 
 def linked_file(source: Source) -> HubFile:
@@ -172,16 +198,13 @@ def _stem(file: str) -> str:
 
 def _problem(file: HubFile, layout: str, read: BeginningFacts | None) -> str:
     """Why a file cannot be used; "" if it can, as far as its beginning or else its name tells."""
-    kind, fault = file.kind, read.fault if read else None
+    fault = read.fault if read else None
     if fault is not None and read is not None:
         if fault.kind is FaultKind.OTHER_TYPE and fault.about == "embeddings":
             return ""  # it searches documents
         if fault.kind is not FaultKind.OTHER_TYPE or fault.about not in _KINDS:
             return _said(fault, file, read)
-        kind = _KINDS[fault.about]
-    elif read is not None and read.is_model and kind != "incomplete":
-        kind = "model"
-    match kind:
+    match _kind(file, read):
         case "projector":
             return tr("Lets its model see pictures once it is in the same folder.")
         case "adapter":
@@ -196,6 +219,14 @@ def _problem(file: HubFile, layout: str, read: BeginningFacts | None) -> str:
             return tr("{format} is not supported yet.", format=layout)
         case _:
             return ""
+
+
+def _kind(file: HubFile, read: BeginningFacts | None) -> str:
+    """What a file is, by its beginning or else its name: as `kind_of`, or "" for something else."""
+    if read is not None and read.fault is not None:
+        return _KINDS.get(read.fault.about, "")
+    is_model = read is not None and read.is_model and file.kind != "incomplete"
+    return "model" if is_model else file.kind
 
 
 def _said(fault: Fault, file: HubFile, read: BeginningFacts) -> str:

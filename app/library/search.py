@@ -15,8 +15,9 @@ from typing import TypeVar
 from PySide6.QtCore import QObject
 
 from app.library.offers import file_of, linked_file, needs_formats, offers
+from app.library.pictures import PictureChoices
 from app.net import hub
-from app.net.hub import HUB, HubError, HubFile, Repository, Source
+from app.net.hub import HUB, HubError, HubFile, Piece, Repository, Source
 from app.net.hub_links import Quantized, parse_link
 from app.state.library import Hub, HubPhase, LibraryState, Offer
 from app.system.worker import BackgroundWorker
@@ -38,10 +39,13 @@ class HubBrowser(QObject):
         here: Where,
         coming: Callable[[Source], bool],
         reclaimable: Callable[[], int],
+        choices: PictureChoices,
+        sees: Callable[[Path, Sequence[Piece]], bool],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._library = library
+        self._choices, self._sees = choices, sees
         self._here, self._coming, self._reclaimable = here, coming, reclaimable
         self.endpoint, self.proxy = HUB, ""
         self._request = 0  # number of the latest one
@@ -101,7 +105,10 @@ class HubBrowser(QObject):
     def read_beginnings(self, sources: Sequence[Source]) -> None:
         """Read how these files begin, the first one first, unless it is known; drops older wishes."""
         known = {*self._read, self._reading}
-        fresh = [each for each in sources if each not in known and not self._here(each)]
+        names = {source.encoder.file for source in sources if source.encoder is not None}
+        encoders = [file.source for file in self._files if file.file in names]
+        wanted = dict.fromkeys((*(replace(each, encoder=None) for each in sources), *encoders))
+        fresh = [each for each in wanted if each not in known and not self._here(each)]
         self._to_read = fresh[::-1]
         self._read_next()
 
@@ -206,8 +213,14 @@ class HubBrowser(QObject):
 
     def _offers(self) -> tuple[Offer, ...]:
         available = available_memory() + self._reclaimable()
-        files, here, coming = self._files, self._here, self._coming
-        return offers(files, available, here, coming, self._wanted, self._read)
+        made = offers(
+            self._files, available, self._here, self._coming, self._wanted, self._read,
+            self._choices,
+        )  # fmt: skip
+        return tuple(
+            replace(offer, sees=self._sees(offer.here, offer.encoders)) if offer.here else offer
+            for offer in made
+        )
 
     def _set(self, shown: Hub) -> None:
         self._library.set_hub(shown)

@@ -20,22 +20,30 @@ from app.library.files import folder_of
 from app.library.index import ModelIndex
 from app.library.load_times import LoadTimes
 from app.library.model_trash import ModelTrash
+from app.library.pictures import PictureChoices
 from app.library.recommended import Recommendations
 from app.library.search import HubBrowser
 from app.library.settings_editor import ModelSettingsEditor
 from app.library.speed import DownloadSpeed
 from app.library.trash import file as trash_list
 from app.net.http import WebError
-from app.net.hub import HUB, HubError, Source
+from app.net.hub import HUB, HubError, Piece, Source
 from app.settings import model_settings as model_defaults
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.faults import explain
-from app.state.library import LibraryState, Line, LineAction, Offer
+from app.state.library import FileState, LibraryState, Line, LineAction, Offer
 from app.system.byte_size import size
 from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
-from engine import ModelFacts, inspect_model, model_label, models_folder
+from engine import (
+    ModelFacts,
+    belonging,
+    inspect_model,
+    model_label,
+    models_folder,
+    names_beside,
+)
 
 _UPDATE_MILLISECONDS = 100  # interval of updates while downloads progress
 _ACTIVE = (Phase.QUEUED, Phase.CONNECTING, Phase.RUNNING, Phase.WAITING, Phase.VERIFYING)
@@ -88,8 +96,15 @@ class Library(QObject):
             state, self._files,
             (places_file or library_places.file()).with_name("load-times.json"),
         )  # fmt: skip
+        self._choices = PictureChoices()
         self.hub = HubBrowser(
-            library, self._installed_path, self._is_coming, self.model_index.reclaimable, self
+            library,
+            self._installed_path,
+            self._is_coming,
+            self.model_index.reclaimable,
+            self._choices,
+            self._sees,
+            self,
         )
         self.catalog = Recommendations(
             library,
@@ -97,6 +112,8 @@ class Library(QObject):
             self._installed_path,
             self._is_coming,
             self.model_index.reclaimable,
+            self._choices,
+            self._sees,
             self,
         )
         self.better_model = BetterModelOffer(
@@ -174,22 +191,48 @@ class Library(QObject):
 
     def download(self, offer: Offer) -> None:
         """Download a model, unless the disk has too little free space."""
-        source = offer.source
+        self._download(offer.source, offer.size_bytes, offer.name)
+
+    def choose_encoder(self, offer: Offer, encoder: str) -> None:
+        """Download a model with this picture encoder of its repository, or with none: ""."""
+        self._choices.choose(offer.source, encoder)
+        self._offers_changed()
+
+    def add_pictures(self, offer: Offer) -> None:
+        """Download the preferred picture encoder of an installed model, to lie beside it."""
+        path = offer.here
+        if path is None or not offer.encoders or not may_add_pictures(path):
+            return
+        encoder = offer.encoder or offer.encoders[0]
+        names = names_beside(path.name, encoder.file)
+        taken = {row.path for row in self.state.installed}
+        name = next((name for name in names if path.with_name(name) not in taken), names[-1])
+        folder = path.parent.relative_to(models_folder()).as_posix()
+        # Of a recommended model the size is computed, and there is no hash.
+        size_bytes = encoder.size_bytes if encoder.sha256 else 0
+        source = Source(
+            offer.source.repository, offer.source.revision, encoder.file, size_bytes, encoder.sha256,
+            folder="" if folder == "." else folder, name=name,
+        )  # fmt: skip
+        self._download(source, encoder.size_bytes, offer.name)
+
+    def _download(self, source: Source, size_bytes: int, name: str) -> None:
+        """Download files of so many bytes, 0 if unknown, unless the disk has too little space."""
         promised = sum(
             max(each.size_bytes - each.done_bytes, 0)
             for each in self.downloads.all()
             if each.phase in _ACTIVE
         )
-        needed = source.size_bytes + self._limits.margin_bytes if source.size_bytes else 0
+        needed = size_bytes + self._limits.margin_bytes if size_bytes else 0
         available = self._free_bytes() - promised
         if needed > available:
             space = size(max(available - self._limits.margin_bytes, 0))
             text = (
                 tr("{name} needs {size}; only {space} is free besides your other downloads.",
-                   name=offer.name, size=size(source.size_bytes), space=space)
+                   name=name, size=size(size_bytes), space=space)
                 if promised
                 else tr("{name} needs {size}; the disk has only {space} free.",
-                        name=offer.name, size=size(source.size_bytes), space=space)
+                        name=name, size=size(size_bytes), space=space)
             )  # fmt: skip
             waiting = sum(each.size_bytes for each in self.state.trash)
             remedy = (
@@ -267,7 +310,10 @@ class Library(QObject):
 
         def inspected(facts: ModelFacts) -> None:
             name = model_label(path)
-            if facts.embeds:
+            if facts.fault is not None and facts.fault.about == "mmproj":
+                text = tr("Pictures are added. They work once the model is loaded again.")
+                self.state.set_line(Line(text))
+            elif facts.embeds:
                 text = tr("{name} is downloaded, and searches your documents.", name=name)
                 self.state.set_line(Line(text))
             elif facts.problem:
@@ -276,9 +322,8 @@ class Library(QObject):
                 line = Line(sentences(text, shown.sentence), shown.remedy, trouble=True)
                 self.state.set_line(line)
             else:
-                self.state.set_line(
-                    Line(tr("{name} is downloaded.", name=name), action=LineAction.USE, about=path)
-                )
+                text = sentences(tr("{name} is downloaded.", name=name), download.lacking)
+                self.state.set_line(Line(text, action=LineAction.USE, about=path))
 
         reclaimable = self.model_index.reclaimable()
         whole = self.defaults.whole(path)
@@ -295,6 +340,28 @@ class Library(QObject):
             each.is_of(source)
             for each in self.state.downloads
             if each.phase not in (Phase.DONE, Phase.CANCELLED)
+        )
+
+    def _sees(self, path: Path, encoders: Sequence[Piece]) -> bool:
+        """Whether an installed model has a picture encoder, or one of these is on its way.
+
+        Before its file is inspected the names of the files beside it tell.
+        """
+        if not may_add_pictures(path):
+            return True  # there is nothing to offer
+        row = next((each for each in self.state.installed if each.path == path), None)
+        if row is not None and row.state is FileState.GOOD and row.sees:
+            return True
+        files = {each.file for each in encoders}
+        is_known = row is not None and row.state is FileState.GOOD
+        beside = [] if is_known else [each.path for each in self.state.installed if each.is_encoder]
+        going = (Phase.DONE, Phase.CANCELLED)
+        coming = [each for each in self.state.downloads if each.phase not in going]
+        if any(each.path == path for each in coming):
+            return True
+        beside += [each.path for each in coming if each.url.rpartition("/")[2] in files]
+        return any(
+            each.parent == path.parent and belonging(each.name, path.name) >= 0 for each in beside
         )
 
     def _installed_path(self, source: Source) -> Path | None:
@@ -341,6 +408,11 @@ class Library(QObject):
     def _free_bytes(self) -> int:
         """Free bytes on the disk of the app's own folder."""
         return self._free(folder_of(models_folder()))
+
+
+def may_add_pictures(path: Path) -> bool:
+    """Whether a file may be added beside a model: only in the app's own folder."""
+    return path.is_relative_to(models_folder())
 
 
 def _file_of(source: Source) -> str:

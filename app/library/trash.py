@@ -20,7 +20,7 @@ from typing import Any, cast
 from app.domain.chat import KEEP_DELETED_SECONDS
 from app.state.library import TrashedModel
 from app.system import json_file
-from engine import disk_files, model_label, model_parts
+from engine import disk_files, is_usual, model_encoder, model_label, model_parts
 
 _SUFFIX = ".tokonoma-deleted"
 _HIDDEN = re.compile(r"\.(.+\.gguf)(?:\.\d+)?" + re.escape(_SUFFIX), re.IGNORECASE)
@@ -48,8 +48,14 @@ def write(path: Path, models: Sequence[TrashedModel]) -> None:
 
 
 def planned(path: Path, *, linked: bool, now: float) -> TrashedModel:
-    """What deleting a model would do; no file is renamed yet."""
+    """What deleting a model would do, with its picture encoder if no other model uses that.
+
+    Reads the headers of the models in its folder; no file is renamed yet.
+    """
     parts = model_parts(path)
+    encoder = model_encoder(path)
+    if encoder is not None and not _is_shared(encoder, parts):
+        parts = [*parts, encoder]
     moves = tuple((part, _free_name(part)) for part in parts)
     size_bytes = sum(_size(part) for part in parts)
     return TrashedModel(path, model_label(path), size_bytes, linked, now, moves)
@@ -63,13 +69,21 @@ def move_to_trash(model: TrashedModel) -> None:
 
 
 def restore_from_trash(model: TrashedModel) -> None:
-    """Undo `move_to_trash`. Raises OSError, with all renames undone."""
-    for place, _ in model.moves:
+    """Undo `move_to_trash`. Raises OSError, with all renames undone.
+
+    A picture encoder that has been downloaded again meanwhile replaces the deleted one.
+    """
+    twice = [move for move in model.moves if _is_same_encoder(*move)]
+    moves = [move for move in model.moves if move not in twice]
+    for place, _ in moves:
         if os.path.lexists(place):
             raise FileExistsError(place)
-    _rename([(aside, place) for place, aside in model.moves])
-    for place, _ in model.moves:
+    _rename([(aside, place) for place, aside in moves])
+    for place, _ in moves:
         _set_hidden(place, hidden=False)
+    for _, aside in twice:
+        with contextlib.suppress(OSError):
+            disk_files.delete(aside)
 
 
 def delete_trashed(model: TrashedModel) -> None:
@@ -86,6 +100,17 @@ def delete_trashed(model: TrashedModel) -> None:
 def is_old(model: TrashedModel, now: float) -> bool:
     """Whether a model has been in the trash for as long as deleted chats are kept."""
     return now - model.deleted >= KEEP_DELETED_SECONDS
+
+
+def _is_shared(encoder: Path, parts: Sequence[Path]) -> bool:
+    """Whether another model in the folder uses a picture encoder."""
+    models = (each for each in encoder.parent.glob("*.gguf") if each not in (encoder, *parts))
+    return any(model_encoder(each) == encoder for each in models)
+
+
+def _is_same_encoder(place: Path, aside: Path) -> bool:
+    """Whether a deleted picture encoder is there again."""
+    return is_usual(place.name) and place.is_file() and _size(place) == _size(aside)
 
 
 def _rename(moves: Sequence[tuple[Path, Path]]) -> None:

@@ -89,6 +89,7 @@ class ModelFile:
     format: str = ""  # as users know it: "Q4_K_M"
     bad: bool = False  # cannot be used
     from_disk: bool = False  # does not fit in memory, and runs slowly
+    sees: bool = False  # takes pictures: a picture encoder beside it fits
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from PySide6.QtCore import Signal
 
 from app.downloads.catalog import CatalogEmbedder, CatalogModel
 from app.downloads.queue import Download
-from app.net.hub import Repository, Source
+from app.net.hub import Piece, Repository, Source
 from app.settings.model_settings import AS_IN_SETTINGS, ModelDefaults
 from app.state.observable import Observable, ReadOnly
-from engine import DeviceInfo, DevicePart, DeviceRefusal, Fault
+from engine import DeviceInfo, DevicePart, DeviceRefusal, Fault, is_usual
 
 
 class FileState(Enum):
@@ -92,12 +92,19 @@ class InstalledRow:
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code
     own_settings: bool = False  # has settings for this model alone
+    sees: bool = False  # a picture encoder beside it fits
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it is a picture encoder, used with its model; by its name until it is inspected."""
+        if self.state is FileState.UNKNOWN:
+            return is_usual(self.path.name)
+        return self.fault is not None and self.fault.about == "mmproj"
 
     @property
     def may_chat(self) -> bool:
         """Whether it may be offered for chats, perhaps as one that cannot be used."""
-        is_encoder = self.fault is not None and self.fault.about == "mmproj"  # used with its model
-        return self.state not in (FileState.MISSING, FileState.EMBEDS) and not is_encoder
+        return self.state not in (FileState.MISSING, FileState.EMBEDS) and not self.is_encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +121,20 @@ class Offer:
     here: Path | None = None  # path of the installed copy, if any
     coming: bool = False  # already being downloaded
     label: str = ""  # in a list of files: unlike those of the others, such as "UD-Q4_K_XL"
+    encoders: tuple[Piece, ...] = ()  # for pictures, the preferred one first; sizes may be computed
+    sees: bool = False  # the installed copy has a picture encoder, or one is on its way
+
+    @property
+    def encoder(self) -> Piece | None:
+        """The picture encoder that is downloaded with it, as listed."""
+        chosen = self.source.encoder
+        return next((one for one in self.encoders if chosen and one.file == chosen.file), None)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole download; 0: unknown."""
+        encoder = self.encoder.size_bytes if self.encoder else 0
+        return self.source.size_bytes and self.source.size_bytes + encoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Call its functions on a worker thread: their first call imports torch, hence the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +74,9 @@ class BeginningFacts:
     problem: str = ""  # one sentence why it cannot chat
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code
+    architecture: str = ""
+    projector: str = ""  # kind of a picture encoder's; "" of other files
+    width: int = 0  # of a model, or of the rows of a picture encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,8 @@ def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
         architecture = metadata.get("general.architecture")
         if not isinstance(architecture, str) and not start.complete:
             return facts
+        if isinstance(architecture, str):
+            facts = _with_kind(facts, architecture, metadata)
         several = metadata.get("split.count", 1) != 1  # the first part may have keys only
         refuse_other_kinds(metadata, 1 if several else start.tensor_count)
         if isinstance(architecture, str):
@@ -189,6 +195,13 @@ def inspect_beginning(data: bytes, name: str) -> BeginningFacts:
     if start.complete:
         return replace(facts, formats_run=True, format=start.main_format)
     return facts
+
+
+def encoder_fits(encoder: BeginningFacts, model: BeginningFacts) -> bool:
+    """Whether a picture encoder may be used with a model, as far as their beginnings show."""
+    from engine.vision.pairing import may_fit
+
+    return may_fit(encoder.projector, encoder.width, model.architecture, model.width)
 
 
 def predict_memory(
@@ -208,6 +221,23 @@ def supported_architectures() -> frozenset[str]:
     from engine.models import ARCHITECTURES
 
     return frozenset(ARCHITECTURES)
+
+
+def _with_kind(
+    facts: BeginningFacts, architecture: str, metadata: Mapping[str, object]
+) -> BeginningFacts:
+    """What tells which picture encoders and models fit one another."""
+    from engine.vision.projector_file import ARCHITECTURE
+
+    if architecture == ARCHITECTURE:
+        names = ("clip.vision.projector_type", "clip.projector_type")
+        kinds = [name for key in names if isinstance(name := metadata.get(key), str) and name]
+        facts = replace(facts, projector=kinds[0] if kinds else "")
+        width = metadata.get("clip.vision.projection_dim")
+    else:
+        width = metadata.get(f"{architecture}.embedding_length")
+    width = width if isinstance(width, int) else 0
+    return replace(facts, architecture=architecture, width=width)
 
 
 def _with_metadata(facts: ModelFacts, file: GGUFFile) -> ModelFacts:

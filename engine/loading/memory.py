@@ -83,6 +83,7 @@ class ModelShape:
     experts_per_token: int = 0
     # What each layer of a hybrid model remembers; empty: keys and values in every layer.
     states: tuple[tuple[LayerState, ...], ...] = ()
+    encoder_bytes: int = 0  # of its picture encoder, with all that pictures take; 0: there is none
     is_encoder: bool = False  # it reads a whole text in one pass and caches nothing
     # Of a model that is not downloaded: `states` as groups, and the size of its file; 0: unknown.
     groups: tuple[LayerGroup, ...] = ()

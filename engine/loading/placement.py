@@ -308,7 +308,7 @@ def predict_shape(
     def planned(context: int, storage: Storages) -> MemoryPlan:
         host, others = _needs(model, placement, tensors, vocabulary, cache, storage)
         return plan_memory(
-            host,
+            replace(host, encoder_bytes=model.encoder_bytes),
             context_wanted=context,
             context_model=model.context,
             available=available_memory() + reclaimable,

@@ -105,6 +105,15 @@ def refusal(config: VisionConfig, architecture: str, width: int) -> EngineError 
     return None
 
 
+def may_fit(projector: str, output: int, architecture: str, width: int) -> bool:
+    """Whether such an encoder may fit such a model; values that are not known are "" and 0."""
+    kind = _KINDS.get(projector)
+    if kind is None:
+        return not projector
+    is_made_for = not architecture or architecture in kind.architectures
+    return is_made_for and (not output or not width or output == width)
+
+
 def check_encoder(path: Path, architecture: str, width: int) -> VisionConfig:
     """What the file of an encoder states; raises EngineError if it does not fit such a model."""
     with GGUFFile.open(path) as file:

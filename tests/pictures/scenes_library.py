@@ -16,8 +16,9 @@ from app.downloads.catalog import CatalogModel
 from app.downloads.queue import Download, Phase, Source
 from app.library.model_trash import deleted_line
 from app.library.offers import RUNS
+from app.library.pictures import WORK_BYTES, PictureChoices, has_room
 from app.library.recommended import arranged
-from app.net.hub import Repository
+from app.net.hub import Piece, Repository
 from app.settings.model_settings import ModelDefaults, in_settings
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, ModelStatus, State
@@ -100,7 +101,7 @@ def offered(computer_gb: int = 8, available: int = ROOM, without: str = "") -> l
     """The catalog on a computer of this size, with an engine that runs all but one architecture."""
     models = catalog.load()
     runs = {model.architecture for model in models} - {without}
-    rows, fitting = [], set()
+    rows, fitting, seeing = [], set(), set()
     for model in models:
         trouble = catalog.problem(model, RUNS, runs)
         memory = None if trouble else predicted(model, available)
@@ -108,8 +109,16 @@ def offered(computer_gb: int = 8, available: int = ROOM, without: str = "") -> l
             fitting.add(model.id)
         here = STARTER if "SmolLM2-135M" in model.file else None
         offer = Offer(model.source, model.name, model.layout, model.format, problem=trouble, memory=memory, here=here)  # fmt: skip
+        if model.encoder:
+            more, encoder = (
+                model.encoder_bytes + WORK_BYTES,
+                Piece(model.encoder, model.encoder_bytes),
+            )
+            both = replace(memory, needed_bytes=memory.needed_bytes + more, encoder_bytes=more) if memory else None  # fmt: skip
+            seeing |= {model.id} if both and has_room(both) else set()
+            offer = PictureChoices().applied_to_one(offer, encoder, both)
         rows.append(CatalogRow(model, offer))
-    return arranged(rows, fitting, computer_gb)
+    return arranged(rows, fitting, seeing, computer_gb)
 
 
 def predicted(model: CatalogModel, available: int) -> Memory:

@@ -144,7 +144,8 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
 
 
 def _facts(row: InstalledRow) -> list[str]:
-    facts = [row.format, size(row.size_bytes) if row.size_bytes else ""]
+    sees = tr("sees pictures") if row.sees else ""
+    facts = [row.format, size(row.size_bytes) if row.size_bytes else "", sees]
     return [*facts, tr("custom settings")] if row.own_settings else facts
 
 
@@ -154,6 +155,8 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
         return tr("File not found. Is its drive unplugged?"), "warning"
     if row.state is FileState.EMBEDS:
         return tr("For searching documents by meaning"), "secondary"
+    if row.is_encoder and row.state is FileState.BAD:
+        return tr("Lets its model see pictures once it is in the same folder."), "secondary"
     shown = _explanation(row, model)
     if shown is None and row.memory is not None and row.memory.offloaded_bytes:
         return from_disk_words(row.memory.offloaded_seconds), "warning"
@@ -167,7 +170,7 @@ def _problem(row: InstalledRow, model: ModelStatus | None) -> tuple[str, str]:
 
 def _explanation(row: InstalledRow, model: ModelStatus | None) -> Explanation | None:
     """Why a file cannot be used; None if it can, or was not found."""
-    if row.state is FileState.BAD:
+    if row.state is FileState.BAD and not row.is_encoder:
         return explain(row.fault, row.path.name, row.problem, row.remedy)
     if model is not None and model.error and Local(row.path) == (model.failed or model.model):
         return explain(model.fault, row.path.name, model.error, model.remedy)

@@ -61,6 +61,8 @@ class LibraryPage(Page):
     cancel_load_requested = Signal()
     unload_requested = Signal()
     download_requested = Signal(object)  # Offer
+    encoder_chosen = Signal(object, str)  # Offer, file of a picture encoder; empty: none
+    pictures_requested = Signal(object)  # Offer: of an installed model
     pause_requested = Signal(int)
     resume_requested = Signal(int)
     cancel_requested = Signal(int)
@@ -271,6 +273,7 @@ class LibraryPage(Page):
             Verb.REMOVE_FOLDER: self.folder_removed,
             Verb.DEFAULTS: self.defaults_opened,
             Verb.DOWNLOAD: self.download_requested,
+            Verb.ADD_PICTURES: self.pictures_requested,
             Verb.PAUSE: self.pause_requested,
             Verb.RESUME: self.resume_requested,
             Verb.CANCEL: self.cancel_requested,
@@ -283,6 +286,8 @@ class LibraryPage(Page):
             signal.emit(about)
         elif action.verb is Verb.SEARCH:
             self._search_hub(str(about))
+        elif action.verb is Verb.CHOOSE_ENCODER and isinstance(about, tuple):
+            self.encoder_chosen.emit(*about)
         elif action.verb is Verb.EVERY_MATCH:
             self._every_match = True
             self.refresh()

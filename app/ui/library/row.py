@@ -17,7 +17,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
+from PySide6.QtWidgets import QAbstractButton, QCheckBox, QMenu, QWidget
 
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
@@ -87,6 +87,9 @@ class LibraryRow(_ListPart):
         self.action = self._button("outlined")
         self.link = self._button("link")
         self.links: list[TextButton] = []
+        self.option = QCheckBox(self)
+        self.option.installEventFilter(self)
+        self.option.clicked.connect(lambda: self._act(self.option))
         self.icons: list[_ActionIcon] = []
         self.more = IconButton("more", tr("More"), 18, self)
         self.more.clicked.connect(self._open_menu)
@@ -153,6 +156,9 @@ class LibraryRow(_ListPart):
             _set_action(button, action, view.name)
             if action is not None:
                 button.show_icon(action.icon)
+        option = view.option
+        _set_action(self.option, option.action if option else None, view.name)
+        self.option.setChecked(option is not None and option.checked)
         self.more.setVisible(bool(view.menu))
         self.more.setAccessibleName(tr("More for {name}", name=view.name))
 
@@ -197,6 +203,11 @@ class LibraryRow(_ListPart):
         if view.note or view.links:
             beside = view.name and y < _PADDING + 2 * _LINE  # the buttons are on the same lines
             y = self._place_note(left, right - _GAP if beside else width, y)
+        if view.option:
+            height = max(self.option.sizeHint().height(), _LINE)
+            wanted = min(self.option.sizeHint().width(), width - left)
+            self.option.setGeometry(left, y + 2, wanted, height)
+            y += height + 2
         mirror_children(self, width)
         return max(y, _PADDING + 2 * _LINE if view.name else 0) + _PADDING
 
@@ -284,6 +295,7 @@ class LibraryRow(_ListPart):
         found: list[QAbstractButton] = [self.action] if view.action else []
         found += self.icons[: len(view.icons)]
         found += [self.more] if view.menu else []
+        found += [self.option] if view.option else []
         found += [self.link] if view.link else []
         return [*found, *self.links[: len(view.links)]]
 

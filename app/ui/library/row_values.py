@@ -19,6 +19,8 @@ class Verb(Enum):
     CANCEL_LOAD = "cancel load"
     UNLOAD = "unload"
     DOWNLOAD = "download"
+    CHOOSE_ENCODER = "choose encoder"
+    ADD_PICTURES = "add pictures"
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
@@ -50,6 +52,14 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A check box of a row: whether it is checked, and the action that changes that."""
+
+    checked: bool
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
 class Meter:
     """A thin bar with a label above it and optional text below it."""
 
@@ -74,6 +84,7 @@ class RowView:
     note: str = ""
     note_tone: str = "secondary"
     links: tuple[Action, ...] = ()  # after the note
+    option: Option | None = None  # below the note
     meter: Meter | None = None
     progress: float | None = None  # of a download or a load, 0 to 1
     action: Action | None = None  # the main action

@@ -26,7 +26,7 @@ from app.system.byte_size import size
 from app.system.durations import time_left
 from app.system.translation import isolated, listed, number, sentences, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
-from app.ui.library.row_values import Action, HeadingView, RowView, Verb, View
+from app.ui.library.row_values import Action, HeadingView, Option, RowView, Verb, View
 from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
 from app.ui.widgets.units import parameters, progress, speed
 from engine import model_label
@@ -194,7 +194,8 @@ def to_search_documents(rows: Sequence[EmbedderRow]) -> Iterator[View]:
 def catalog_row(row: CatalogRow) -> RowView:
     """The row of one catalog model."""
     model, offer = row.model, row.offer
-    note = sentences(tr(model.description), _thinking(model.thinking))
+    sight = tr("Sees pictures.") if model.encoder else ""
+    note = sentences(tr(model.description), sight, _thinking(model.thinking))
     return _offer_row(model, offer, model.context, note)
 
 
@@ -228,6 +229,8 @@ def _offer_row(model: CatalogFile, offer: Offer, context: int, note: str) -> Row
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
         status=_offer_status(offer),
+        option=_pictures_option(offer),
+        links=_pictures_links(offer),
         menu=(_page_of(model.page()),),
     )
 
@@ -251,6 +254,47 @@ def _download_action(offer: Offer) -> Action | None:
     if offer.problem or offer.here or offer.coming:
         return None
     return Action(Verb.DOWNLOAD, tr("Download"), offer)
+
+
+def _pictures_option(offer: Offer) -> Option | None:
+    """The check box that adds a picture encoder to the download; None where there is none to add."""
+    if _download_action(offer) is None or not offer.encoders:
+        return None
+    encoder = offer.encoder
+    words = _add_pictures((encoder or offer.encoders[0]).size_bytes)
+    chosen = "" if encoder else offer.encoders[0].file
+    return Option(encoder is not None, Action(Verb.CHOOSE_ENCODER, words, (offer, chosen)))
+
+
+def _pictures_links(offer: Offer) -> tuple[Action, ...]:
+    """The link that adds pictures to an installed model that has no encoder."""
+    if offer.here is None or not offer.encoders or offer.sees:
+        return ()
+    return (Action(Verb.ADD_PICTURES, _add_pictures(offer.encoders[0].size_bytes), offer),)
+
+
+def _add_pictures(known: int) -> str:
+    """The words that offer a picture encoder of so many bytes, 0: unknown."""
+    return tr("Add pictures, {size}", size=size(known) if known else tr("size unknown"))
+
+
+def _encoder_choices(offer: Offer) -> tuple[Action, ...]:
+    """Menu entries for the other picture encoders of a repository."""
+    if _download_action(offer) is None or len(offer.encoders) < 2:
+        return ()
+    return tuple(
+        Action(
+            Verb.CHOOSE_ENCODER,
+            tr(
+                "Picture encoder: {file}, {size}",
+                file=encoder.file.rpartition("/")[2],
+                size=size(encoder.size_bytes),
+            ),
+            (offer, encoder.file),
+        )
+        for encoder in offer.encoders
+        if encoder != offer.encoder
+    )
 
 
 def _offer_status(offer: Offer) -> str:
@@ -355,7 +399,9 @@ def offer_row(offer: Offer, indent: int) -> RowView:
         meter=None if offer.problem else predicted(offer.memory),
         action=_download_action(offer),
         status=_offer_status(offer),
-        menu=(_page_of(source.page),) if source.page else (),
+        option=_pictures_option(offer),
+        links=_pictures_links(offer),
+        menu=(*_encoder_choices(offer), *((_page_of(source.page),) if source.page else ())),
         indent=indent,
     )
 

@@ -14,18 +14,20 @@ import pytest
 from app.downloads import catalog
 from app.downloads.catalog import CatalogError, CatalogModel
 from app.downloads.names import safe_name
-from app.net.hub import HUB
+from app.net.hub import HUB, kind_of
 from app.net.hub_links import parse_link
 from app.settings.table import SETTINGS
-from engine import LayerGroup, supported_architectures
+from engine import LayerGroup, belonging, supported_architectures
 from engine.models import ARCHITECTURES
 from engine.models.rope import SCALINGS
+from engine.vision.pairing import may_fit
 from kernels.weights.formats import FORMATS, UNSUPPORTED, by_name
 
 MODELS = catalog.load()
 FORMAT_NAMES = {row.name for row in FORMATS.values()}
 RECIPES = FORMAT_NAMES | {f"{name}_M" for name in FORMAT_NAMES}
 # Fallback formats of a recipe, for rows that are not a multiple of 256.
+PROJECTORS = ("qwen3vl_merger", "gemma4v", "gemma3", "pixtral")
 FALLBACK = {"Q4_K": "Q5_0"}
 
 
@@ -64,8 +66,37 @@ def test_every_layout_of_the_27b_bonsais_is_in_the_catalog() -> None:
     }
 
 
-def test_there_is_one_choice_for_each_size_of_computer() -> None:
-    assert [model.memory_gb for model in MODELS if model.choice] == list(catalog.COMPUTERS)
+def test_there_is_one_choice_for_each_size_of_computer_and_one_that_sees_from_8_gb_on() -> None:
+    choices = [(model.memory_gb, bool(model.encoder)) for model in MODELS if model.choice]
+    assert sorted(choices) == [(4, False), (8, False), (8, True), (16, True), (32, True)]
+
+
+def test_the_models_that_see_name_the_encoder_in_their_repository() -> None:
+    named = {model.id: model for model in MODELS if model.encoder}
+    assert named.keys() == {
+        *("qwen3.5-0.8b", "qwen3.5-2b", "qwen3.5-4b", "qwen3.5-9b", "qwen3.5-27b"),
+        *("qwen3.6-27b", "qwen3.6-35b-a3b", "qwen3.8-27b", "gemma3-4b", "gemma4-e2b"),
+        *("gemma4-e4b", "gemma4-26b-a4b", "gemma4-31b", "ministral3-3b", "ministral3-8b"),
+        *("ministral3-14b", "bonsai-27b", "ternary-bonsai-27b-pq2", "ternary-bonsai-27b-q2"),
+        *("ternary-bonsai-2-27b-ptq1", "ternary-bonsai-2-27b-pq2"),
+    }
+    for model in named.values():
+        assert kind_of(model.encoder) == "projector", model.id
+        assert belonging(model.encoder, model.file) >= 0, model.id
+        assert any(may_fit(kind, 0, model.architecture, 0) for kind in PROJECTORS), model.id
+        assert 200_000_000 < model.encoder_bytes < 1_300_000_000, model.id
+
+
+def test_sizes_of_encoders_of_one_tower_differ_by_their_last_product() -> None:
+    """[width, rows] in F16 and a bias in float32: so the sizes without a record are computed."""
+    size = {model.id: model.encoder_bytes for model in MODELS}
+    assert size["qwen3.6-27b"] - size["qwen3.5-9b"] == 1_024 * (4_608 * 2 + 4), "both recorded"
+    for wide, narrow, columns, rows in (
+        ("qwen3.5-27b", "qwen3.5-9b", 1_024, 4_608),
+        ("qwen3.8-27b", "qwen3.5-9b", 1_024, 4_608),
+        ("qwen3.5-4b", "qwen3.5-2b", 512, 4_096),
+    ):
+        assert size[wide] - size[narrow] == columns * (rows * 2 + 4), wide
 
 
 def test_the_smallest_computer_of_a_model_leaves_it_enough_memory() -> None:

@@ -87,9 +87,9 @@ class BetterModelLine(QWidget):
         return self._state.model.phase in (ModelPhase.NONE, ModelPhase.FAILED)
 
     def _offer(self, offer: Offer) -> str:
-        speed, amount = self._library.bytes_per_second, offer.source.size_bytes
-        facts = [size(amount), _about(amount / speed) if speed else ""]
-        about = listed(facts)
+        speed, amount = self._library.bytes_per_second, offer.size_bytes
+        sees = tr("sees pictures") if offer.encoder else ""
+        about = listed((size(amount), _about(amount / speed) if speed else "", sees))
         if self._no_model:
             return tr("Get {name} ({about})", name=offer.name, about=about)
         return tr("Get a more capable model ({name}, {about})", name=offer.name, about=about)

@@ -58,7 +58,8 @@ def row_of(model: ModelFile | ServedModel) -> ModelRow:
     if isinstance(model, ModelFile):
         slow = tr("runs from the disk, slowly") if model.from_disk else ""
         state = tr("cannot be used") if model.bad else slow
-        facts = (model.format, size(model.size_bytes), state)
+        sees = tr("sees pictures") if model.sees else ""
+        facts = (model.format, size(model.size_bytes), sees, state)
         named = Local(model.path)
         return ModelRow(named, model.name, _joined(facts), str(model.path), model.bad)
     context = trn("{count} token", "{count} tokens", model.context) if model.context else ""

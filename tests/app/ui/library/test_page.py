@@ -475,7 +475,8 @@ def test_catalog_offers_supported_models_and_explains_others(qtbot: QtBot, shown
     ("computer_gb", "available", "without", "name"),
     [
         (4, 2_300_000_000, "", "Ternary Bonsai 4B"),
-        (8, 5_900_000_000, "", "Ternary Bonsai 8B"),
+        (8, 5_900_000_000, "", "Qwen3.5 4B"),  # the one that sees
+        (8, 4_000_000_000, "", "Ternary Bonsai 8B"),  # there is no room for its encoder
         (16, 13_100_000_000, "", "Qwen3.5 9B"),
         (32, 27_500_000_000, "", "Gemma 4 26B-A4B"),
         (32, 27_500_000_000, "gemma4", "Qwen3.5 9B"),  # the engine does not run the choice
@@ -550,7 +551,7 @@ def test_a_catalog_row_says_its_size_and_whether_the_model_thinks(shown: Shown) 
     rows = {row.model.id: row for row in scenes.offered()}
     thinks, can = catalog_row(rows["bonsai-27b"]), catalog_row(rows["gemma4-e2b"])
     assert thinks.detail == "26.9B parameters · 1.1 bits each · 3.8 GB · "
-    assert thinks.note.endswith("slow without a GPU. Thinks before it answers.")
+    assert thinks.note.endswith("slow without a GPU. Sees pictures. Thinks before it answers.")
     assert can.note.endswith("Can think before it answers.")
     assert not catalog_row(rows["bonsai-8b"]).note.endswith("it answers.")
     unknown = replace(rows["bonsai-27b"].model, size_bytes=0, thinking=Thinking.UNKNOWN)
