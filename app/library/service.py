@@ -126,6 +126,7 @@ class Library(QObject):
         )
         self._update_scheduled = threading.Event()  # the GUI thread will read all downloads
         self._done: set[int] = set()  # finished downloads that were announced
+        self._seeing: frozenset[Path] = frozenset()  # inspected models with a picture encoder
         self._started = self._closed = False
         self._update_timer = QTimer(self, singleShot=True, interval=_UPDATE_MILLISECONDS)
         self._connect()
@@ -139,6 +140,7 @@ class Library(QObject):
         self.trash.emptied.connect(self._on_scan_finished)
         self.defaults.changed.connect(self._defaults_changed)
         self._state.model_changed.connect(self._model_changed)
+        self.state.installed_changed.connect(self._installed_changed)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -381,6 +383,13 @@ class Library(QObject):
         """Show the folders and offers after a scan."""
         self.state.set_folders(self.model_index.folders, self._free_bytes())
         self._offers_changed()
+
+    def _installed_changed(self) -> None:
+        """Offer pictures no longer, or again, once inspecting a model tells whether it sees."""
+        seeing = frozenset(row.path for row in self.state.installed if row.sees)
+        if seeing != self._seeing:
+            self._seeing = seeing
+            self._offers_changed()
 
     def _offers_changed(self) -> None:
         self.catalog.refresh()

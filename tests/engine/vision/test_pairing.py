@@ -10,6 +10,7 @@ from gguf import GGUFWriter
 
 import every_architecture
 import tiny
+from encoder_keys import write_encoder
 from engine.errors import EngineError, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
@@ -20,30 +21,6 @@ from kernels.backends import BACKENDS
 from kernels.ops import Spans
 
 REFERENCE = BACKENDS["reference"]
-
-
-def write_encoder(path: Path, projector: str, output: int, padding: int = 0) -> Path:
-    """The metadata of a picture encoder, without tensors."""
-    writer = GGUFWriter(path, "clip")
-    writer.add_string("clip.projector_type", projector)
-    numbers = {
-        "projection_dim": output,
-        "image_size": 32,
-        "patch_size": 8,
-        "embedding_length": 32,
-        "feed_forward_length": 40,
-        "block_count": 2,
-        "attention.head_count": 4,
-    }
-    for key, value in numbers.items():
-        writer.add_uint32(f"clip.vision.{key}", value)
-    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
-    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-    writer.add_string("padding", "x" * padding)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return path
 
 
 def test_the_encoder_beside_a_model_is_found_by_what_it_holds(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import scenes_library as scenes
 from app.domain.model_ref import Local
 from app.downloads.catalog import Thinking
 from app.downloads.queue import Phase
+from app.net.hub import Piece
 from app.settings.model_settings import ModelDefaults
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.library import FileState, Line, LineAction, Memory, Place
@@ -22,7 +23,7 @@ from app.ui.library import rows as library_rows
 from app.ui.library.page import LibraryPage
 from app.ui.library.row import LibraryRow
 from app.ui.library.row_values import HeadingView, Verb
-from app.ui.library.rows import catalog_row, views
+from app.ui.library.rows import catalog_row, offer_row, views
 from engine import Fault, FaultKind
 from library_shown import Shown, press, show
 from scenes_library import BONSAI, QWEN, SMOL
@@ -602,3 +603,31 @@ def test_models_that_search_documents_have_a_section_and_can_be_used(
     with qtbot.waitSignal(shown.page.embedder_chosen) as chosen:
         qtbot.mouseClick(other.action, Qt.MouseButton.LeftButton)
     assert chosen.args == [other.view.action.about]
+
+
+def test_pictures_are_a_check_box_of_a_download_and_a_link_of_an_installed_model(
+    qtbot: QtBot, shown: Shown
+) -> None:
+    show(shown, scenes.library_empty)
+    rows = scenes.offered(16, 13_100_000_000)
+    shown.library.set_catalog(rows, 16 * 10**9)
+    flush()
+    shown.page.list.scroll_to("catalog:qwen3.5-9b")
+    flush()
+    row = shown.row("Qwen3.5 9B")
+    assert (row.option.text(), row.option.isChecked()) == ("Add pictures, 918 MB", True)
+    assert row.option in row.controls()
+    assert "Sees pictures." in row.note.text()
+    with qtbot.waitSignal(shown.page.encoder_chosen) as chosen:
+        qtbot.mouseClick(row.option, Qt.MouseButton.LeftButton)
+    offer, file = chosen.args
+    assert (offer.encoder.file, file) == ("mmproj-F16.gguf", "")
+    here = next(row.offer for row in rows if row.model.id == "qwen3.5-9b")
+    here = replace(here, here=Path("/models/a.gguf"))
+    view = catalog_row(next(replace(row, offer=here) for row in rows if row.offer.recommended))
+    assert view.option is None
+    (link,) = view.links
+    assert (link.verb, link.text) == (Verb.ADD_PICTURES, "Add pictures, 918 MB")
+    several = replace(here, here=None, encoders=(*here.encoders, Piece("mmproj-F32.gguf", 10**9)))
+    menu = [action.text for action in offer_row(several, 1).menu]
+    assert menu == ["Picture encoder: mmproj-F32.gguf, 1.0 GB", "Open web page"]
