@@ -318,6 +318,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     """Connect what is seen of attached files to the controller."""
     composer, editing, attaching = window.composer, window.transcript.editing, window.attaching
     files, fit_line = controller.attachments, window.chat.fit_line
+    window.transcript.thumbnails.wanted.connect(controller.pictures.read)
     window.prompt_list.parts_wanted.connect(files.read_by_parts)
 
     def attach_in_editor(message: int, paths: list[Path]) -> None:
@@ -364,6 +365,12 @@ def connect_files(window: Window, controller: Controller) -> None:
     controller.passage_documents.opened.connect(attaching.show_passage)
     attaching.viewer.pages_chosen.connect(files.set_pages)
     attaching.viewer.reads_chosen.connect(files.set_reads)
+    viewer, pictures = attaching.pictures, controller.pictures
+    viewer.wanted.connect(pictures.read)
+    viewer.save_requested.connect(pictures.save)
+    viewer.detail_chosen.connect(files.set_detail)
+    viewer.described.connect(files.describe)
+    viewer.details_wanted.connect(controller.detail_counts.count)
     attaching.list.wanted.connect(offer_files)
     for chosen in (attaching.list.chosen, window.chat.changed_line.attach_requested):
         chosen.connect(files.attach_known)

@@ -33,6 +33,7 @@ from app.chat.documents.file_texts import TextExtractor
 from app.chat.documents.indexed_files import IndexedFiles
 from app.chat.documents.indexing import Indexing
 from app.chat.documents.passage_documents import PassageDocuments
+from app.chat.documents.pictures import Pictures
 from app.chat.documents.retrieval import Retrieval
 from app.chat.documents.rewritten import Rewritten
 from app.chat.last_chat import LastChat
@@ -48,11 +49,14 @@ from app.chat.requests.runner import Runner
 from app.chat.requests.token_count import TokenCount
 from app.chat.sending.attachments import NOTICE as ATTACHMENTS_NOTICE
 from app.chat.sending.attachments import Attachments, default_extractor
+from app.chat.sending.detail_tokens import DetailCounts
 from app.chat.sending.drafts import UnsentText
 from app.chat.sending.fit import Fit
 from app.chat.sending.messages import Messages
 from app.chat.sending.opening import Opening
 from app.chat.sending.outbox import Outbox
+from app.chat.sending.sight import NOTICE as SIGHT_NOTICE
+from app.chat.sending.sight import Sight
 from app.chat.servers.network import Network, Outside
 from app.chat.settings.chat_settings import ChatSettingsController
 from app.chat.settings.presets import Presets
@@ -213,6 +217,9 @@ class Controller(QObject):
             self,
             extractor,
         )
+        self.pictures = Pictures(
+            state, states.pictures, blobs, extractor or default_extractor, self
+        )
         self.drafts = UnsentText(state, states.attachments, store_queue, self.attachments.restore)
         self.outbox = Outbox(
             state,
@@ -306,6 +313,13 @@ class Controller(QObject):
             self.report,
             self,
         )
+        self.sight = Sight(
+            state, self._prompts, self.model_use.choose, user_files,
+            self.library.model_index.reclaimable,
+        )  # fmt: skip
+        self.detail_counts = DetailCounts(
+            state, states.attachments, self._engine, self._prompts, self.report
+        )
         self.quitting = Quitting(state, store_queue, self)
         self.quitting.may_quit.connect(self.may_quit)
         self._rejected_notices = RejectedNotices(state, store_queue)
@@ -366,6 +380,7 @@ class Controller(QObject):
             self.drafts,
             self.attachments,
             self.fit,
+            self.sight,
             self._refuses,
             self._begin,
             lambda chats: self.folders.archive(chats, archived=False),
@@ -431,6 +446,7 @@ class Controller(QObject):
         self.reading.stop()
         self.outbox.close()
         self.attachments.close()
+        self.pictures.close()
         self.titles.close()
         self.collections.close()
         self.passage_documents.close()
@@ -490,6 +506,8 @@ class Controller(QObject):
             self.transfer.undo()
         elif kind == ATTACHMENTS_NOTICE:
             self.collection_choices.use(self.attachments.take_large_folders())
+        elif kind == SIGHT_NOTICE:
+            self.sight.use_offered()
         elif kind == FULL_NOTICE:
             self.messages.go_on_without_oldest()
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.documents.packing import unpack
-from app.documents.pictures import PictureLook, look_at
+from app.documents.pictures import PictureLook, copy_of, look_at
 from app.documents.source import (
     MOST_BYTES,
     MOST_CHARACTERS,
@@ -16,7 +16,7 @@ from app.documents.source import (
     file_state,
 )
 from app.domain.documents import Document
-from engine import ChildError, ChildFault, ChildLimits, ChildPool, child_command
+from engine import ChildError, ChildFault, ChildLimits, ChildPool, Thumbnail, child_command
 
 _FAULTS = {
     ChildFault.TIMEOUT: ExtractionFault.TOO_SLOW,
@@ -75,6 +75,13 @@ class Extractor:
         found = look_at(path, self._pool, cancelled)
         _check_unchanged(path, before)
         return found
+
+    def copy(
+        self, path: Path, longest: int, cancelled: Callable[[], bool] | None = None
+    ) -> Thumbnail:
+        """A copy of a picture, `longest` pixels at most on a side. Raises ExtractionError."""
+        file_state(path, self._most_bytes)
+        return copy_of(path, longest, self._pool, cancelled)
 
     def close(self) -> None:
         """End the child processes; extractions that run raise ExtractionError, as cancelled."""

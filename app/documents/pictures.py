@@ -1,4 +1,4 @@
-"""Attached pictures: their size and a thumbnail, by a child process."""
+"""Attached pictures: their size, a thumbnail and larger copies, by a child process."""
 
 from __future__ import annotations
 
@@ -35,8 +35,19 @@ class PictureLook:
 
 def look_at(path: Path, children: ChildPool, cancelled: Callable[[], bool] | None) -> PictureLook:
     """The size and the thumbnail of the picture in a file; raises ExtractionError."""
+    found = copy_of(path, THUMBNAIL, children, cancelled)
+    return PictureLook(*found.picture, _png(found))
+
+
+def copy_of(
+    path: Path, longest: int, children: ChildPool, cancelled: Callable[[], bool] | None
+) -> Thumbnail:
+    """A copy of the picture in a file with sides of `longest` pixels at most.
+
+    Raises ExtractionError.
+    """
     try:
-        found = read_thumbnail(children, path.read_bytes(), THUMBNAIL, cancelled)
+        return read_thumbnail(children, path.read_bytes(), longest, cancelled)
     except OSError as error:
         raise ExtractionError(ExtractionFault.UNREADABLE, error.strerror or "") from error
     except Cancelled:
@@ -44,7 +55,6 @@ def look_at(path: Path, children: ChildPool, cancelled: Callable[[], bool] | Non
     except PictureRefused as error:
         fault = _FAULTS.get(error.reason, ExtractionFault.UNKNOWN)
         raise ExtractionError(fault, Look.UNREAD_PICTURE) from None
-    return PictureLook(*found.picture, _png(found))
 
 
 def _png(thumbnail: Thumbnail) -> bytes:

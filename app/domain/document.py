@@ -61,6 +61,13 @@ class Section:
     are_notes: bool = False  # the passages that answers refer to; each block begins with its number
 
 
+@dataclass(frozen=True, slots=True)
+class PictureLabel(Paragraph):
+    """The words that stand for a picture, in whose place a document may show it."""
+
+    image: ImagePart
+
+
 def sections(tree: ChatTree) -> Iterator[Section]:
     """The sections of the shown branch: the instructions of the chat before it, and behind it the
     passages that its answers refer to.
@@ -151,7 +158,9 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             return _quoted([*words, *parse(result_text(part))])
         case ImagePart(name):
             words = tr("Picture: {name}", name=name) if name else tr("Picture")
-            return [_label(words)]
+            if part.description:
+                words = tr("{words} · {more}", words=words, more=part.description)
+            return [PictureLabel(_HERE, _label(words).runs, part)]
         case ErrorPart():
             return [_label(tr("This answer failed."))]
 

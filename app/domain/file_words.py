@@ -8,6 +8,7 @@ from app.domain.documents import DocumentKind, DocumentWarning, PageUnit, Reads,
 from app.domain.page_ranges import write_ranges
 from app.domain.parts import FilePart, ImagePart, Part, SectionPart
 from app.system.translation import number, tr, trn
+from engine import Detail
 
 LONG_CHARACTERS = 2_000  # a longer pasted text is attached
 MANY_LINES = 30  # a shorter text is measured in characters
@@ -94,6 +95,22 @@ def image_words(image: ImagePart) -> str:
     """The name of a picture, and its size in pixels."""
     name, size = image.name or tr("Pasted picture"), size_words(image)
     return tr("{name}, {size}", name=name, size=size) if size else name
+
+
+def image_name(image: ImagePart) -> str:
+    """What a picture is called where it is not seen: its description, or else name and size."""
+    return image.description or image_words(image)
+
+
+def detail_words(detail: Detail | int) -> str:
+    """How finely a model sees a picture; the tokens say it of a number."""
+    if not isinstance(detail, Detail):
+        return ""
+    return {
+        Detail.LOW: tr("Low detail"),
+        Detail.STANDARD: tr("Standard detail"),
+        Detail.HIGH: tr("High detail"),
+    }[detail]
 
 
 def size_words(image: ImagePart) -> str:

@@ -19,8 +19,9 @@ from app.domain.document_prompt import file_prompt, none_found_prompt, passages_
 from app.domain.documents import PageStart, PageUnit, Passage, Reads, SearchFault, Warned
 from app.domain.fences import closed
 from app.domain.remote_fault import RemoteFault
-from engine import THOUGHT_ENDS, THOUGHT_OPENS, Fault, Role, split_answer
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Detail, Fault, Role, split_answer
 
+MOST_IMAGE_TOKENS = 16_384  # that the detail of a picture can be
 _NO_CODE = Fault()
 
 
@@ -129,6 +130,8 @@ class ImagePart:
     height: int = 0
     size_bytes: int = 0
     modified: float = 0.0  # of the file it was attached from, seconds since 1970
+    detail: Detail | int = Detail.STANDARD  # a number: the most tokens that it may become
+    description: str = ""  # in words, for those who cannot see it
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +285,9 @@ def images(parts: Iterable[Part]) -> tuple[ImagePart, ...]:
 
 def unseen_image(image: ImagePart) -> str:
     """What a model reads in place of a picture that it cannot see."""
-    return f"\n[picture {json.dumps(image.name, ensure_ascii=False)}, which you cannot see]\n"
+    name, said = (json.dumps(each, ensure_ascii=False) for each in (image.name, image.description))
+    described = f" described as {said}" if image.description else ""
+    return f"\n[picture {name}{described}, which you cannot see]\n"
 
 
 def _is_file_or_image(part: Part) -> TypeGuard[FileOrImage]:
@@ -374,7 +379,7 @@ def search_text(parts: Iterable[Part]) -> str:
             case PassagesPart():
                 pieces += [passage.text for passage in part.passages if not passage.struck]
             case ImagePart():
-                pieces.append(part.name)
+                pieces += [part.name, part.description]
             case ErrorPart():
                 pass
     return "\n\n".join(filter(None, pieces))

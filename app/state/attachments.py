@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.domain.model_ref import ModelRef
 from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.state.observable import Observable, ReadOnly
+from engine import Detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,28 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class DetailTokens:
+    """What a picture costs the loaded model in each detail."""
+
+    low: int
+    standard: int
+    high: int
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it costs the same in each."""
+        return self.low == self.standard == self.high
+
+    def of(self, detail: Detail) -> int:
+        """The tokens of a detail."""
+        return {
+            Detail.LOW: self.low,
+            Detail.STANDARD: self.standard,
+            Detail.HIGH: self.high,
+        }[detail]
+
+
+@dataclass(frozen=True, slots=True)
 class KnownFile:
     """A file that was attached before, or is on disk, and can be attached by its name."""
 
@@ -134,6 +157,7 @@ class AttachmentsState(Observable):
 
     changed = Signal(object)  # the `Place` whose files have changed
     fit_changed = Signal()
+    details_changed = Signal()  # what a picture costs was counted
     counted = Signal()  # a message that the user has sent before its length was known
     outdated_changed = Signal()
 
@@ -147,6 +171,7 @@ class AttachmentsState(Observable):
         self._fit: FitEstimate | None = None
         self._refused = False
         self._outdated: tuple[KnownFile, ...] = ()
+        self._details: dict[int, DetailTokens] = {}
 
     def places(self) -> tuple[Place, ...]:
         """All places with files."""
@@ -164,6 +189,10 @@ class AttachmentsState(Observable):
                     return place, each
         return None
 
+    def details(self, attachment: int) -> DetailTokens | None:
+        """What the picture of an attachment costs; None: not counted."""
+        return self._details.get(attachment)
+
     # --- changing: app.chat.sending.attachments and app.chat.sending.fit only -----------------------------------
 
     def set(self, place: Place, attachments: Sequence[Attachment]) -> None:
@@ -175,6 +204,14 @@ class AttachmentsState(Observable):
         else:
             self._unsent.pop(place, None)
         self.changed.emit(place)
+
+    def set_details(self, attachment: int, tokens: DetailTokens | None) -> None:
+        """Set what a picture costs; None: it is not known for the model that is used now."""
+        if tokens is None:
+            self._details.pop(attachment, None)
+        else:
+            self._details = {attachment: tokens}  # one is looked at
+        self.details_changed.emit()
 
     def set_outdated(self, outdated: Sequence[KnownFile]) -> None:
         """Set the files of sent messages that have changed on disk."""

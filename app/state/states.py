@@ -15,6 +15,7 @@ from app.state.gpu import GPUState
 from app.state.indexing import IndexingState
 from app.state.library import LibraryState
 from app.state.performance import PerformanceState
+from app.state.pictures import PicturesState
 from app.state.presets import PresetState
 from app.state.server import ServerState
 from app.state.snapshots import SessionState
@@ -40,6 +41,7 @@ class States:
     connections: ConnectionsState = field(default_factory=ConnectionsState)
     server: ServerState = field(default_factory=ServerState)
     attachments: AttachmentsState = field(default_factory=AttachmentsState)
+    pictures: PicturesState = field(default_factory=PicturesState)
     indexing: IndexingState = field(default_factory=IndexingState)
     gpu: GPUState = field(default_factory=GPUState)
     collections: CollectionsState = field(default_factory=CollectionsState)

@@ -9,6 +9,7 @@ from typing import Any, cast
 from app.domain.documents import TABLE_FAULTS, SearchFault
 from app.domain.growing import plain
 from app.domain.parts import (
+    MOST_IMAGE_TOKENS,
     ErrorPart,
     FilePart,
     ImagePart,
@@ -23,7 +24,7 @@ from app.domain.parts import (
 )
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
 from app.store.document_rows import with_records
-from engine import Fault, FaultKind
+from engine import Detail, Fault, FaultKind
 
 _NO_CODE = Fault()
 _KINDS: dict[str, type[Part]] = {
@@ -60,6 +61,8 @@ def to_row(part: Part) -> Row:
     text = str(values.pop(_LONG.get(kind, "text"), ""))
     defaults = {field.name: field.default for field in fields(type(part))}
     kept = {name: value for name, value in values.items() if value != defaults[name]}
+    if isinstance(part, ImagePart) and isinstance(part.detail, Detail) and "detail" in kept:
+        kept["detail"] = part.detail.value
     if isinstance(part, ErrorPart):
         kept["fault"] = values["fault"]
     return kind, json.dumps(kept, ensure_ascii=False) if kept else "", text
@@ -79,7 +82,7 @@ def from_row(kind: str, data: str, text: str) -> Part:
         values = with_records(values)
     if long := _LONG.get(kind, "text"):
         values[long] = text
-    fitting: dict[str, Any] = {}
+    fitting: dict[str, Any] = {"detail": _detail(values.get("detail"))} if made is ImagePart else {}
     for field in fields(made):
         default = cast("type[object]", type(field.default))
         wanted = str if field.name in ("name", "text") else default
@@ -99,6 +102,13 @@ def _object(data: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _detail(stored: object) -> Detail | int:
+    """The stored detail of a picture; one of another version is the standard one."""
+    if type(stored) is int and 0 < stored <= MOST_IMAGE_TOKENS:
+        return stored
+    return next((each for each in Detail if each.value == stored), Detail.STANDARD)
 
 
 def _fault(stored: object) -> Fault | RemoteFault | SearchFault:

@@ -58,6 +58,18 @@ def choose_place(parent: QWidget, start: Path, chosen: Callable[[Path], object])
     dialog.open()
 
 
+def choose_picture_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask where a picture is to be saved, at first under the name of `start`."""
+    dialog = _dialog(parent, tr("Save the picture"), start.parent, lambda paths: chosen(paths[0]))
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    ending = start.suffix.removeprefix(".")
+    kinds = [f"{tr('Pictures')} (*.{ending})"] if ending else []
+    dialog.setNameFilters([*kinds, f"{tr('All files')} (*)"])
+    dialog.setDefaultSuffix(ending)
+    dialog.selectFile(start.name)
+    dialog.open()
+
+
 def _dialog(parent: QWidget, title: str, folder: Path, chosen: Chosen) -> QFileDialog:
     dialog = QFileDialog(parent, title, str(folder))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

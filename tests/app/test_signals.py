@@ -55,6 +55,13 @@ SMALL = {
     "MessageEditor.file_removed(int)",
     "MessageEditor.file_restored(PyObject,int)",  # the last is an index
     "PageList.opened(int)",  # index
+    "PictureCanvas.moved(int)",  # places
+    "PictureCard.wanted(PyObject,int)",  # pixels
+    "PictureViewer.described(int,QString)",  # an attachment
+    "PictureViewer.detail_chosen(int,PyObject)",
+    "PictureViewer.details_wanted(int)",
+    "PictureViewer.wanted(PyObject,int)",
+    "Thumbnails.wanted(PyObject,int)",
     "Tools.sibling_requested(PyObject,int)",  # -1 or +1
     "Transcript.sibling_requested(PyObject,int)",
     "Tools.pin_requested(int,bool)",  # number of a passage in a chat

@@ -39,6 +39,7 @@ import scenes_panel
 import scenes_parts
 import scenes_passages
 import scenes_performance
+import scenes_pictures
 import scenes_presets
 import scenes_search
 import scenes_settings
@@ -68,6 +69,7 @@ SCENES: dict[str, Scene] = {
     **scenes_tables.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
+    **scenes_pictures.SCENES,
     **scenes_presets.SCENES,
     **scenes_connections.SCENES,
     **scenes_elsewhere.SCENES,
@@ -112,6 +114,8 @@ HIGH_CONTRAST = (
     "parts",
     "parts_unfolded",
     "parts_failed",
+    "pictures",
+    "picture_viewer",
     "passages_struck",
     "connections_busy",
     "connections_engines",

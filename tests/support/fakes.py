@@ -21,6 +21,7 @@ from engine import (
     Fault,
     Finished,
     FinishReason,
+    ImagePart,
     Load,
     LoadProgress,
     ModelLoaded,
@@ -94,6 +95,7 @@ class FakeEngine:
         self.answers = answers
         self.running = False
         self.counts = True  # tokens are counted at once
+        self.image_tokens: Callable[[ImagePart], int] = lambda image: 0
         self._ended: set[int] = set()  # requests of answers
 
     def start(self) -> None:
@@ -112,7 +114,8 @@ class FakeEngine:
         self.priorities[self._last] = priority
         handle = FakeHandle(self._last, self.commands)
         if isinstance(command, CountTokens) and self.counts:
-            self.deliver(TokensCounted(command.request, len(command.text.split())))
+            images = sum(map(self.image_tokens, command.images))
+            self.deliver(TokensCounted(command.request, len(command.text.split()) + images))
         if isinstance(command, ApplyTemplate) and self.counts:
             self.deliver(TemplateApplied(command.request, "", words_in(command)))
         if self.answers is not None and isinstance(command, Load):

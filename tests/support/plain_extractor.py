@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from app.documents.pictures import PictureLook
+from app.documents.pictures import PictureLook, copy_of
 from app.documents.source import ExtractionError, ExtractionFault, Look
 from app.domain.documents import Document, DocumentKind, Page, PageUnit
+from engine import Thumbnail
+from picture_files import SameProcess
 
 
 class PlainExtractor:
@@ -47,6 +49,11 @@ class PlainExtractor:
 
     def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
         raise ExtractionError(ExtractionFault.UNKNOWN)
+
+    def copy(
+        self, path: Path, longest: int, cancelled: Callable[[], bool] | None = None
+    ) -> Thumbnail:
+        return copy_of(path, longest, SameProcess(), cancelled)
 
     def close(self) -> None:
         self.closed = True

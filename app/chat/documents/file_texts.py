@@ -29,7 +29,7 @@ from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
 from app.store.schema import StoreError
-from engine import disk_files
+from engine import Thumbnail, disk_files
 
 EXTRACTION = 1  # version of the readers: the texts of another one are extracted again
 
@@ -49,6 +49,15 @@ class TextExtractor(Protocol):
 
     def look(self, path: Path, cancelled: Callable[[], bool] | None = None) -> PictureLook:
         """The size and the thumbnail of a picture; blocks. Raises ExtractionError."""
+        ...
+
+    def copy(
+        self, path: Path, longest: int, cancelled: Callable[[], bool] | None = None
+    ) -> Thumbnail:
+        """A copy of a picture with sides of `longest` pixels at most; blocks.
+
+        Raises ExtractionError.
+        """
         ...
 
     def close(self) -> None:
@@ -183,6 +192,8 @@ def _completed(part: FileOrImage, found: FileOrImage) -> FileOrImage:
             path=part.path,
             size_bytes=part.size_bytes,
             modified=part.modified,
+            detail=part.detail if isinstance(part, ImagePart) else found.detail,
+            description=part.description if isinstance(part, ImagePart) else "",
         )
     if isinstance(part, ImagePart):  # a picture of a format that is judged otherwise now
         part = FilePart(part.name, sha256=part.sha256, path=part.path, modified=part.modified)

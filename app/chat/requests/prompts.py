@@ -128,7 +128,11 @@ class PromptBuilder:
     def given(self, image: ImagePart) -> GivenImage | None:
         """A picture as the engine takes it; None: its file is not there any more."""
         path = self._file(image.sha256) if image.sha256 else None
-        return None if path is None else GivenImage(path, description=image.name)
+        return (
+            None
+            if path is None
+            else GivenImage(path, image.detail, image.description or image.name)
+        )
 
     def _fitting(
         self, conversation: int | None, messages: Sequence[Message]

@@ -45,6 +45,7 @@ from app.store.schema import StoreError
 from app.store.writer import StoreQueue
 from app.system.translation import listed, number, tr, trn
 from app.system.worker import BackgroundWorker
+from engine import Detail
 
 NOTICE = "attachments"  # kind of the notice about files that cannot be attached
 MOST_RECENT = 50  # files of other chats that are offered by name
@@ -202,6 +203,18 @@ class Attachments:
         found = self._shown.find(id)
         if found and (part := found[1].file) and (reads is not Reads.PAGES or part.chosen):
             self._change_part(id, replace(part, reads=reads))
+
+    def set_detail(self, id: int, detail: Detail | int) -> None:
+        """Let the model see a picture so finely."""
+        part = found[1].part if (found := self._shown.find(id)) else None
+        if isinstance(part, ImagePart) and part.detail != detail:
+            self._change_part(id, replace(part, detail=detail))
+
+    def describe(self, id: int, words: str) -> None:
+        """Set the description of a picture, for those who cannot see it."""
+        if (found := self._shown.find(id)) and isinstance(part := found[1].part, ImagePart):
+            described = replace(part, description=words)
+            self._change(id, lambda each: replace(each, part=described))
 
     def read_by_parts(self, reads: Reads) -> None:
         """Let the model read the attached documents of the shown chat so.
@@ -470,7 +483,7 @@ class Attachments:
     def _add(self, place: Place, made: Sequence[Attachment]) -> None:
         self._set(place, (*self._shown.of(place), *made))
 
-    def _change_part(self, id: int, part: FilePart) -> None:
+    def _change_part(self, id: int, part: FileOrImage) -> None:
         self._change(id, lambda each: replace(each, part=part, tokens=None))
 
     def _change(self, id: int, change: Callable[[Attachment], Attachment]) -> None:

@@ -74,7 +74,7 @@ _MOST_OF_IMAGE = 4096  # tokens, unless it was counted
 _STEP = 1024  # a longer context is a multiple of it
 _MOST_MODELS = 12  # that are looked at for one that can read the prompt
 
-_FileKey = tuple[object, str, str, Reads, tuple[int, ...]]
+_FileKey = tuple[object, str, str, object, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,7 +621,7 @@ def _fits(facts: ModelFacts) -> bool:
 def _key(model: object, part: FileOrImage) -> _FileKey:
     """What the tokens of a file depend on."""
     if isinstance(part, ImagePart):
-        return model, part.sha256, part.name, Reads.WHOLE, ()
+        return model, part.sha256, part.name, part.detail, ()
     return model, part.sha256 or part.text, part.name, part.reads, part.chosen
 
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from app.chat.answering.answers import FULL_NOTICE, Answers
 from app.chat.answering.comparison import Comparisons
 from app.chat.requests.prompts import PromptBuilder, length_instruction
-from app.chat.sending.attachments import NOTICE, Attachments
+from app.chat.sending.attachments import Attachments
 from app.chat.sending.drafts import UnsentText
 from app.chat.sending.fit import Fit
 from app.chat.sending.outbox import Outbox
+from app.chat.sending.sight import Sight
 from app.chat.settings.chat_settings import ChatSettingsController
 from app.domain.answer_details import AnswerDetails
 from app.domain.ids import new_id
@@ -23,7 +24,6 @@ from app.domain.parts import (
     Parts,
     clipboard_text,
     edited_answer,
-    images,
     parts_of,
     typed_text,
     without_empty_ends,
@@ -31,10 +31,9 @@ from app.domain.parts import (
 from app.domain.passages import passages_part
 from app.domain.word_count import word_count
 from app.state.attachments import Editing
-from app.state.chat import Notice, State
+from app.state.chat import State
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from app.system.translation import tr
 from engine import ContextPolicy, Role
 
 
@@ -53,6 +52,7 @@ class Messages:
         drafts: UnsentText,
         attachments: Attachments,
         fit: Fit,
+        sight: Sight,
         refuses: Callable[[int | None, ModelRef | None], bool],
         begin: Callable[[Parts], int],
         unarchive: Callable[[Sequence[int]], None],
@@ -63,7 +63,7 @@ class Messages:
         self._state, self._store_queue, self._answers = state, store_queue, answers
         self._prompts, self._settings, self._comparisons = prompts, settings, comparisons
         self._outbox, self._drafts, self._attachments = outbox, drafts, attachments
-        self._fit = fit
+        self._fit, self._sight = fit, sight
         self._refuses, self._begin, self._unarchive = refuses, begin, unarchive
 
     def send(self, content: Content, left: Parts = ()) -> bool:
@@ -78,7 +78,7 @@ class Messages:
         parts = (*self._attachments.parts(shown), *typed)
         if self._attachments.refuses(shown) or not parts:
             return False
-        if self._cannot_see(shown, parts):
+        if self._sight.refuses(shown, parts):
             return False
         if shown is not None and self._state.busy:
             if self._fit.refuses(parts):
@@ -152,7 +152,7 @@ class Messages:
             return True
         if self._refuses(old.conversation, None):
             return False
-        if self._cannot_see(old.conversation, parts):
+        if self._sight.refuses(old.conversation, parts):
             return False
         if passages_part(parts) is None and self._fit.refuses(parts, editor):
             return False  # one with passages was sent before
@@ -199,7 +199,7 @@ class Messages:
         branch = self._state.branches.get(conversation_id)
         if not branch or self._refuses(conversation_id, None):
             return False
-        if self._cannot_see(conversation_id, parts):
+        if self._sight.refuses(conversation_id, parts):
             return False
         if self._fit.refuses_waiting(conversation_id, parts, again):
             return False
@@ -219,17 +219,6 @@ class Messages:
         )
 
     # --- steps ----------------------------------------------------------------------------------
-
-    def _cannot_see(self, conversation_id: int | None, parts: Parts) -> bool:
-        """Whether a message has pictures and its model is known not to see; a notice says so."""
-        if not images(parts) or self._prompts.sees(conversation_id):
-            return False
-        model = self._state.settings(conversation_id).model
-        name = self._state.model_name(model) if model else self._state.model.name
-        sentence = tr("{model} cannot read images.", model=name)
-        remedy = tr("Remove them, or choose a model that can.")
-        self._state.set_notice(NOTICE, Notice(sentence, remedy))
-        return True
 
     def _ask(
         self, conversation_id: int, parent: int | None, parts: Parts, sibling: int = 1

@@ -56,7 +56,8 @@ class Documents:
     """Writers of documents that look like the transcript, which belong to the window."""
 
     style_sheet: Callable[[], str]  # GUI thread
-    html: Callable[[ChatTree, str], Iterator[str]]  # any thread
+    # Of a chat, a style sheet, and what reads the files of pictures; any thread.
+    html: Callable[[ChatTree, str, Callable[[str], bytes]], Iterator[str]]
     pdf: Callable[[ChatTree], Generator[None, None, bytes]]  # GUI thread, one step at a time
 
 
@@ -286,7 +287,16 @@ class Transfer(QObject):
         def pieces(tree: ChatTree) -> Iterable[str]:
             if format is ExportFormat.MARKDOWN:
                 return (chat_markdown(tree),)
-            return documents.html(tree, sheet) if documents else ()
+            return documents.html(tree, sheet, picture) if documents else ()
+
+        blobs = Blobs(self._store_queue.path, writable=False)
+
+        def picture(sha256: str) -> bytes:
+            """The file of a picture; b"" if it is missing or damaged, so that its name is there."""
+            try:
+                return blobs.read(sha256)
+            except (StoreError, ValueError):  # no name of a blob
+                return b""
 
         def write() -> None:
             if format is ExportFormat.JSON:

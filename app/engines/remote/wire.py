@@ -27,8 +27,9 @@ from app.domain.parts import (
     prompt_text,
     unseen_image,
 )
+from app.domain.picture_types import media_type
 from app.engines.remote.faults import ErrorBody
-from engine import Constraint, ConstraintKind, Role
+from engine import Constraint, ConstraintKind, Detail, Role
 
 Body = dict[str, Any]
 ReadImage = Callable[[ImagePart], bytes]  # raises OSError
@@ -68,14 +69,6 @@ _FORMATS: dict[ConstraintKind, frozenset[ServerKind]] = {
     ConstraintKind.GBNF: frozenset({_K.TOKONOMA, _K.LLAMA_SERVER, _K.VLLM}),
     ConstraintKind.REGEX: frozenset({_K.TOKONOMA, _K.VLLM, _K.SGLANG}),
 }
-_IMAGE_TYPES = (
-    (b"\x89PNG", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"BM", "image/bmp"),
-    (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"),
-)
 
 
 def formats_of(kind: ServerKind) -> frozenset[ConstraintKind]:
@@ -274,22 +267,26 @@ def _content(parts: Sequence[Part], read: ReadImage | None) -> Any:
     for part in parts:
         if isinstance(part, ImagePart):
             end_run()
-            made.append({"type": "image_url", "image_url": {"url": data_url(read(part))}})
+            made.append({"type": "image_url", "image_url": _image(part, read(part))})
         elif isinstance(part, TextPart | FilePart | PassagesPart):
             run.append(part)
     end_run()
     return made
 
 
+def _image(part: ImagePart, content: bytes) -> Body:
+    """A picture with its detail, which servers choose where nothing is said ("auto")."""
+    url = data_url(content)
+    if part.detail in (Detail.LOW, Detail.HIGH):  # servers know no number of tokens
+        return {"url": url, "detail": Detail(part.detail).value}
+    return {"url": url}
+
+
 def data_url(content: bytes) -> str:
     """The bytes of an image as a URL; raises OSError if there are none."""
     if not content:
         raise OSError("The picture's file is empty.")
-    kind = next((kind for magic, kind in _IMAGE_TYPES if content.startswith(magic)), "image/png")
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        kind = "image/webp"
-    elif content[4:12] in (b"ftypavif", b"ftypavis"):
-        kind = "image/avif"
+    kind = media_type(content) or "image/png"
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.domain.documents import Passage
-from app.domain.parts import FilePart
+from app.domain.parts import FilePart, ImagePart, images
 from app.domain.passages import passage_file
 from app.state.attachments import Attachment
 from app.state.states import States
 from app.ui.chat.composer.file_list import FileList
 from app.ui.chat.page import ChatPage
+from app.ui.documents.chip import AttachmentChip
 from app.ui.documents.viewer import DocumentViewer
 from app.ui.file_dialogs import choose_files, choose_folder
+from app.ui.pictures.options import PictureMenu
+from app.ui.pictures.viewer import PictureViewer
+from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.popover import Popover
 
 
@@ -31,9 +36,11 @@ class Attaching(QObject):
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
         self._window, self._chat, self._state = window, chat, states.chat
+        self._attachments = states.attachments
         self._folder = Path.home()  # of the last dialog
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments)
+        self.pictures = PictureViewer(window, states.attachments, states.pictures)
         self.list = FileList(states, chat.composer, chat)
         composer, transcript = chat.composer, chat.transcript
         composer.attach_requested.connect(self.choose_files)
@@ -41,6 +48,9 @@ class Attaching(QObject):
         composer.file_opened.connect(self._open)
         composer.pasted_opened.connect(self._open_pasted)
         transcript.file_opened.connect(self._open_sent)
+        transcript.image_opened.connect(self._open_image)
+        for source in (composer, transcript.editing):
+            source.menu_requested.connect(self._open_menu)
         transcript.passage_opened.connect(self._open_passage)
         transcript.editing.file_opened.connect(self._open)
         transcript.folder_requested.connect(self.folder_requested)
@@ -50,8 +60,8 @@ class Attaching(QObject):
 
     @property
     def popovers(self) -> tuple[Popover, ...]:
-        """The card of a file, if one was opened."""
-        return self.viewer.popovers
+        """The cards of a file and of a picture, if one was opened."""
+        return *self.viewer.popovers, *self.pictures.popovers
 
     def on_dropped(self, paths: Sequence[Path]) -> None:
         """Show the chat, unless all that was dropped are models."""
@@ -72,10 +82,42 @@ class Attaching(QObject):
         self._chat.composer.setFocus()
 
     def _open(self, item: Attachment) -> None:
-        if item.id > 0:
+        if isinstance(item.part, ImagePart) and item.id > 0:
+            self.pictures.show_attachment(item.id)
+        elif isinstance(item.part, ImagePart):
+            self.pictures.show_image(item.part, (item.part,))
+        elif item.id > 0:
             self.viewer.show_attachment(item.id)
         elif item.file is not None:  # of a message that is edited
             self.viewer.show_document(item.file)
+
+    def _open_image(self, image: ImagePart) -> None:
+        """Show a picture, among those of the chat."""
+        among = [one for each in self._state.messages for one in images(each.parts)]
+        self.pictures.show_image(image, among)
+
+    def _open_menu(self, chip: AttachmentChip) -> None:
+        """Open the menu of a picture that is not sent."""
+        item, viewer = chip.item, self.pictures
+        if not isinstance(item, Attachment) or item.id <= 0:
+            return
+        show, choose = viewer.show_attachment, viewer.detail_chosen.emit
+        menu = new_menu(chip)
+        choices = PictureMenu(menu, item, self._attachments.details(item.id))
+        choices.opened.connect(partial(show, item.id))
+        for detail, action in choices.choices.items():
+            action.triggered.connect(partial(choose, item.id, detail))
+        choices.number.triggered.connect(partial(show, item.id, "detail"))
+        choices.described.connect(partial(show, item.id, "words"))
+        choices.removed.connect(chip.removed)
+
+        def show_tokens() -> None:
+            choices.show_tokens(self._attachments.details(item.id))
+
+        self._attachments.details_changed.connect(show_tokens)
+        menu.aboutToHide.connect(lambda: self._attachments.details_changed.disconnect(show_tokens))
+        viewer.details_wanted.emit(item.id)
+        popup_below(menu, chip)
 
     def _open_sent(self, part: FilePart) -> None:
         """Show a file, with the places of what is being found in the chat."""

@@ -48,7 +48,7 @@ class ChatPage(QWidget):
         super().__init__()
         state, attachments = states.chat, states.attachments
         self._state, self._settings, self._attachments = state, states.chat_settings, attachments
-        self._collections = states.collections
+        self._collections, self._pictures = states.collections, states.pictures
         self._typing_elsewhere = typing_elsewhere
         self._shown: int | None = None
         self.empty_view = EmptyView(state, states.library, states.presets)
@@ -121,6 +121,7 @@ class ChatPage(QWidget):
         state.model_changed.connect(self._show_model)
         self._settings.changed.connect(self._show_instructions)
         state.chat_model_changed.connect(self._show_model)
+        self._pictures.read.connect(self.transcript.thumbnails.show)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)

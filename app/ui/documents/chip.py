@@ -9,10 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QAccessible, QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
+from PySide6.QtGui import (
+    QAccessible,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+)
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.domain.file_words import (
+    detail_words,
     kind_words,
     length_words,
     reads_words,
@@ -39,6 +47,7 @@ from app.ui.widgets.controls import (
     set_margins,
     set_property,
 )
+from engine import Detail
 
 HEIGHT = 48  # pixels
 _NARROWEST, _WIDEST = 168, 300  # pixels
@@ -70,6 +79,7 @@ class _Face:
     kind: str = ""  # what it is, for those who do not see its icon
     remedy: str = ""
     tip: str = ""
+    spoken: str = ""  # in place of the name, for those who do not see it
     opens: str = ""  # what Enter does; "": nothing
     remove: str = ""  # words of the button that removes it
     picture: bytes = b""  # PNG, in place of the icon
@@ -85,6 +95,7 @@ class AttachmentChip(QFrame):
     moved = Signal(int)  # the keyboard goes so many chips on
     focused = Signal()
     undo_requested = Signal()
+    menu_requested = Signal()  # of what can be chosen of a picture
 
     def __init__(self, item: Item, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -170,7 +181,9 @@ class AttachmentChip(QFrame):
     def _show_accessible(self) -> None:
         face = self._face
         self.setAccessibleName(
-            listed((face.name, face.kind, face.about.replace(" · ", ", "), face.warning))
+            listed(
+                (face.spoken or face.name, face.kind, face.about.replace(" · ", ", "), face.warning)
+            )
         )
         self.setAccessibleDescription(
             sentences(face.remedy, face.opens or tr("Delete removes it."))
@@ -262,6 +275,12 @@ class AttachmentChip(QFrame):
     def _is_mirrored(self) -> bool:
         return self.layoutDirection() is Qt.LayoutDirection.RightToLeft
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        if isinstance(self.item, Attachment) and isinstance(self.item.part, ImagePart):
+            self.menu_requested.emit()
+        else:
+            super().contextMenuEvent(event)
+
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         inside = self.rect().contains(event.position().toPoint())
         if event.button() is Qt.MouseButton.LeftButton and inside and self.can_open:
@@ -294,7 +313,14 @@ def _file_face(item: Attachment) -> _Face:
         picture=item.thumbnail,
     )
     if isinstance(item.part, ImagePart):
-        face = replace(face, kind=tr("Picture"), about=_image_about(item.part, item))
+        face = replace(
+            face,
+            kind=tr("Picture"),
+            about=_image_about(item.part, item),
+            tip=item.part.description,
+            spoken=item.part.description,
+            opens=tr("Enter shows it, Delete removes it, the menu key opens its menu."),
+        )
     if part is not None:
         face = replace(
             face,
@@ -335,9 +361,10 @@ def _collection_face(item: ShownCollection) -> _Face:
 
 
 def _image_about(part: ImagePart, item: Attachment) -> str:
-    """The size of a picture in pixels, and its tokens where the model is known."""
+    """The size of a picture, its detail if one was chosen, and its tokens where they are known."""
     tokens = tokens_words(item.tokens) if item.tokens else ""
-    return " · ".join(filter(None, (size_words(part), tokens)))
+    detail = detail_words(part.detail) if part.detail in (Detail.LOW, Detail.HIGH) else ""
+    return " · ".join(filter(None, (size_words(part), detail, tokens)))
 
 
 def _about(part: FilePart, item: Attachment) -> str:

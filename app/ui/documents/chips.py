@@ -29,6 +29,7 @@ class Chips(QScrollArea):
     retried = Signal(int)  # id of the attachment
     reloaded = Signal(int)
     undo_requested = Signal()  # by its key
+    menu_requested = Signal(object)  # AttachmentChip of a picture
     left = Signal()  # the last chip was removed while it had the focus
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -115,6 +116,7 @@ class Chips(QScrollArea):
         chip.retried.connect(lambda: self.retried.emit(_id(chip.item)))
         chip.reloaded.connect(lambda: self.reloaded.emit(_id(chip.item)))
         chip.undo_requested.connect(self.undo_requested)
+        chip.menu_requested.connect(lambda: self.menu_requested.emit(chip))
         chip.moved.connect(partial(self._move, chip))
         chip.focused.connect(lambda: self._set_stop(self.chips.index(chip)))
         return chip

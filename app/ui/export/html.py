@@ -6,13 +6,17 @@ the reader's system. Its security policy forbids both, should a browser understa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from html import escape
+from itertools import groupby
 
 from PySide6.QtWidgets import QApplication
 
 from app.domain.chat_tree import ChatTree
-from app.domain.document import Section, one_line, sections, when
+from app.domain.document import PictureLabel, Section, one_line, sections, when
+from app.domain.file_words import image_name
+from app.domain.picture_types import SHOWN_ANYWHERE, media_type
 from app.markdown.blocks import Code, Formula, Heading, Paragraph, Run, passage_number
 from app.markdown.export import to_html
 from app.markdown.formulas import Tex, inline_tex
@@ -22,7 +26,9 @@ from app.ui.blocks.typesetting import COLOR, Picture, Wrong, typeset
 from app.ui.theme.palette import DARK, LIGHT, Palette
 from app.ui.widgets.direction import runs_right_to_left
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+MOST_PICTURE_BYTES = 8_000_000  # of the file of a picture that is put into the document
+Read = Callable[[str], bytes]  # the file of a SHA-256; b"": it is not kept. Raises OSError.
 _LONGEST_CODE = 200_000  # characters of a block that is highlighted
 _ROLES = ("keyword", "string", "number", "comment", "name", "error")
 
@@ -57,6 +63,9 @@ code {{ font: .88em/1.55 "JetBrains Mono", ui-monospace, "Cascadia Mono", Menlo,
 table {{ border-collapse: collapse; display: block; overflow-x: auto; margin: .8rem 0; }}
 th, td {{ padding-block: .5rem; padding-inline: 0 1.5rem; border-bottom: 1px solid var(--hairline);
   vertical-align: top; }}
+figure {{ margin: .6rem 0; }}
+figure img {{ max-width: 100%; max-height: 30rem; width: auto; height: auto; border-radius: 6px; }}
+figcaption {{ color: var(--secondary); font-size: .85rem; }} figcaption p {{ margin: .25rem 0; }}
 hr {{ border: 0; border-top: 1px solid var(--hairline); margin: 1.5rem 0; }}
 .math {{ margin: .6rem 0; text-align: center; overflow-x: auto; }}
 .math svg, .inline-math svg {{ overflow: visible; }}
@@ -86,8 +95,16 @@ def _syntax_rules() -> str:
     return "\n".join([*rules, ".comment { font-style: italic; }"])
 
 
-def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
-    """The pieces of the document of one chat, one for each message; `sheet` is its style sheet."""
+def _no_file(sha256: str) -> bytes:
+    """Where no files are kept."""
+    return b""
+
+
+def chat_html(tree: ChatTree, sheet: str, read: Read = _no_file) -> Iterator[str]:
+    """The pieces of the document of one chat, one for each message; `sheet` is its style sheet.
+
+    `read` returns the files of pictures, of which those that every browser shows are in it.
+    """
     title = escape(one_line(tree.title))
     made = when(tree.created)
     yield (
@@ -100,18 +117,40 @@ def chat_html(tree: ChatTree, sheet: str) -> Iterator[str]:
         f'<header><h1 dir="auto">{title}</h1><p>{made}</p></header>\n'
     )
     for section in sections(tree):
-        yield _section_html(section)
+        yield _section_html(section, read)
     yield "</main>\n</body>\n</html>\n"
 
 
-def _section_html(section: Section) -> str:
+def _section_html(section: Section, read: Read) -> str:
     said = f'<b dir="auto">{escape(section.heading)}</b>{escape(section.when)}'
     kind = ' class="user"' if section.is_user else ""
-    body = to_html(section.blocks, _shown_note if section.are_notes else _shown)
+    show = _shown_note if section.are_notes else _shown
+    pieces: list[str] = []
+    for _, group in groupby(section.blocks, lambda each: isinstance(each, PictureLabel)):
+        blocks = list(group)
+        figures = [_figure(each, read) for each in blocks if isinstance(each, PictureLabel)]
+        pieces += figures or [to_html(blocks, show)]
+    body = "\n".join(pieces)
     side = _side(_is_right_to_left(section))
     return (
         f'<section{kind}>\n<p class="author">{said}</p>\n'
         f'<div dir="{side}">\n{body}\n</div>\n</section>\n'
+    )
+
+
+def _figure(label: PictureLabel, read: Read) -> str:
+    """A picture with its words, or the words alone."""
+    words, image = to_html([label]), label.image
+    content = read(image.sha256) if 0 < image.size_bytes <= MOST_PICTURE_BYTES else b""
+    kind = media_type(content)
+    if kind not in SHOWN_ANYWHERE or len(content) > MOST_PICTURE_BYTES:
+        return words
+    data = b64encode(content).decode("ascii")
+    size = f' width="{image.width}" height="{image.height}"' if image.width else ""
+    alt = escape(image_name(image))
+    return (
+        f'<figure><img src="data:{kind};base64,{data}" alt="{alt}"{size}>'
+        f"<figcaption>{words}</figcaption></figure>"
     )
 
 

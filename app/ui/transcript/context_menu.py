@@ -22,11 +22,13 @@ def make(
     compare: Callable[[], None] | None = None,
     fork: Callable[[], None] | None = None,
     open_file: Callable[[], None] | None = None,
+    open_image: Callable[[], None] | None = None,
     show_in_folder: Callable[[], None] | None = None,
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
-    `open_file` shows the text of the file whose row is there, `show_in_folder` the file itself.
+    `open_file` shows the text of the file whose row is there, `open_image` the picture, and
+    `show_in_folder` where the file is.
     `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
     here, or not now. The menu deletes itself when it is closed.
     """
@@ -43,6 +45,8 @@ def make(
         menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
     if open_file is not None:
         menu.addAction(tr("Open the text"), open_file)
+    if open_image is not None:
+        menu.addAction(tr("Open the picture"), open_image)
     if show_in_folder is not None:
         menu.addAction(tr("Show in its folder"), show_in_folder)
     if compare is not None:

@@ -34,6 +34,7 @@ class Editing(QObject):
     files_pasted = Signal(object, list)  # message, the paths
     image_pasted = Signal(object, object)  # message, the bytes of a picture's file
     file_opened = Signal(object)  # Attachment, whose text is to be shown
+    menu_requested = Signal(object)  # AttachmentChip of a picture
     file_removed = Signal(int)  # id of an attachment of the state
     file_restored = Signal(object, object, int)  # message, removed Attachment, and its place
     file_retried = Signal(int)  # as of `file_removed`
@@ -72,6 +73,7 @@ class Editing(QObject):
         self.editor.image_pasted.connect(partial(self.image_pasted.emit, self.message_id))
         chips = self.editor.chips
         chips.opened.connect(self.file_opened)
+        chips.menu_requested.connect(self.menu_requested)
         self.editor.file_removed.connect(self.file_removed)
         restored = partial(self.file_restored.emit, self.message_id)
         self.editor.file_restored.connect(restored)

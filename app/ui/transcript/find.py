@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QRectF, QTimer, Signal
 
-from app.domain.parts import FilePart
+from app.domain.parts import FilePart, ImagePart, search_text
 from app.system.text_search import contains, normalize_query, occurrences, query_terms
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import ScrollingView
@@ -36,7 +36,7 @@ class Match:
     start: int
     end: int
     row: int = -1  # the folded row that hides it, above the part; -1: it is visible
-    in_file: bool = False  # the text of the row's file has it, once or more
+    in_file: bool = False  # the text of the row's file, or the words of its picture, have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +357,9 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
         return []
     matches: list[Match] = []
     for number, row, text in _texts(view):
-        if isinstance(text, FilePart):
-            if any(contains(text.text, term) for term in terms):
+        if isinstance(text, FilePart | ImagePart):
+            own = text.text if isinstance(text, FilePart) else search_text((text,))
+            if any(contains(own, term) for term in terms):
                 matches.append(Match(number, 0, 0, row, in_file=True))
             continue
         places: list[tuple[int, int]] = []
@@ -372,8 +373,8 @@ def _matches_in(view: MessageView, terms: Sequence[str]) -> list[Match]:
     return matches
 
 
-def _texts(view: MessageView) -> Iterator[tuple[int, int, str | FilePart]]:
-    """The texts and files of a message: part, row (-1: none), and what is searched."""
+def _texts(view: MessageView) -> Iterator[tuple[int, int, str | FilePart | ImagePart]]:
+    """The texts, files and pictures of a message: part, row (-1: none), and what is searched."""
     number = 0
     rows = view.rows
     for index, row in enumerate(rows):
@@ -382,8 +383,8 @@ def _texts(view: MessageView) -> Iterator[tuple[int, int, str | FilePart]]:
             number += 1
         if row.folded and row.foldable:
             yield number, index, view.sections[row.section].text
-        elif row.file is not None:
-            yield number, index, row.file
+        elif (shown := row.file or row.image) is not None:
+            yield number, index, shown
     for rest in range(number, len(view.parts)):
         yield from _part_text(view, rest)
 

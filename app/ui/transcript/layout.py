@@ -30,6 +30,7 @@ class TranscriptLayout(QObject):
     hover_changed = Signal(int)  # index; repaint its parts that depend on the mouse
     changed = Signal()  # repaint the viewport
     file_opened = Signal(object)  # FilePart, whose row was used
+    image_opened = Signal(object)  # ImagePart, whose thumbnail was used
     link_activated = Signal(str)  # address
     passage_opened = Signal(object)  # Passage, whose document is to be shown
 
@@ -143,10 +144,12 @@ class TranscriptLayout(QObject):
         self.changed.emit()
 
     def use_row(self, index: int, row: int) -> None:
-        """Open the file that a row of a message stands for, or fold or unfold its blocks."""
+        """Open the file or picture that a row of a message stands for, or fold or unfold its blocks."""
         rows = self.stack.views[index].rows
         if row < len(rows) and (file := rows[row].file) is not None:
             self.file_opened.emit(file)
+        elif row < len(rows) and (image := rows[row].image) is not None:
+            self.image_opened.emit(image)
         else:
             self.toggle_row(index, row)
 

@@ -18,6 +18,7 @@ from app.markdown.blocks import BOX, BULLET, TICKED, Heading
 from app.ui.blocks.blocks import Canvas, TextView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import CODE_PADDING, DEEPEST_INDENT, ReadingStyle, mixed
+from app.ui.pictures.thumbnails import Thumbnails
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD
@@ -25,7 +26,7 @@ from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.find import Finder, Match
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message import message_tools
+from app.ui.transcript.message import message_tools, pictures
 from app.ui.transcript.message.controls import Control
 from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.message.message_view import ROW_TEXT, MessageView
@@ -55,6 +56,7 @@ class Shown:
     focused: Control | None = None  # with the keyboard focus
     matches: Sequence[Match] = ()  # of Find in conversation, in text order
     current_match: Match | None = None
+    thumbnails: Thumbnails | None = None
     done: str = ""  # name of the tool that shows a tick because it was just used
 
 
@@ -76,8 +78,12 @@ def paint_message(
     if not view.hidden_for_edit:
         for number, row in enumerate(view.rows):
             has_match = any(m.in_file and m.row == number for m in shown.matches)
+            if row.image is not None:
+                _paint_picture(painter, row, style, at, clip, shown, focused=key == f"row-{number}")
             if has_match:
                 _paint_found_row(painter, row, number, style, at, shown)
+            if row.image is not None:
+                continue
             is_focused = key == f"row-{number}"
             _paint_row(painter, view, row, style, at, shown, is_focused, has_match)
         selected = {part: (first, last) for part, first, last in shown.selection}
@@ -238,12 +244,36 @@ def _paint_box(painter: QPainter, style: ReadingStyle, box: QRectF, *, ticked: b
         painter.drawPolyline([box.topLeft() + QPointF(x, y) for x, y in points])
 
 
+def _paint_picture(
+    painter: QPainter,
+    row: Row,
+    style: ReadingStyle,
+    at: QPointF,
+    clip: QRectF,
+    shown: Shown,
+    *,
+    focused: bool,
+) -> None:
+    """Paint the thumbnail of a picture, which is asked for only where it is seen."""
+    area = row.area.translated(at)
+    if row.image is None or not area.adjusted(-5, -5, 5, 5).intersects(clip):
+        return
+    picture = shown.thumbnails.of(row.image) if shown.thumbnails else None
+    hovered = shown.mouse is not None and row.area.contains(shown.mouse)
+    pictures.paint(painter, style, area, picture, hovered=hovered, focused=focused)
+
+
 def _paint_found_row(
     painter: QPainter, row: Row, number: int, style: ReadingStyle, at: QPointF, shown: Shown
 ) -> None:
     """Mark the row of a file that has what Find in conversation looks for."""
     found = shown.current_match
     is_current = found is not None and found.in_file and found.row == number
+    if row.image is not None:
+        color = style.ink if style.high_contrast else style.accent
+        painter.setPen(QPen(color if is_current else style.match, 3))
+        painter.drawRoundedRect(row.area.translated(at).adjusted(-3, -3, 3, 3), 9, 9)
+        return
     painter.setPen(QPen(style.ink, 2) if style.high_contrast else Qt.PenStyle.NoPen)
     painter.setBrush(style.current_match if is_current else style.match)
     painter.drawRoundedRect(row.area.translated(at).adjusted(0, 2, 0, -2), 6, 6)
@@ -268,9 +298,9 @@ def _paint_row(
     name = "chevron_right" if row.folded else "chevron_down"
     mirrored = QGuiApplication.isRightToLeft()
     middle = area.center().y()
-    if row.file is not None or row.kind is Kind.IMAGE:
-        name = file_icon(row.file.name, row.file.kind) if row.file else "image"
-    if row.usable or row.kind is Kind.IMAGE:
+    if row.file is not None:
+        name = file_icon(row.file.name, row.file.kind)
+    if row.usable:
         left = area.right() - 20 if mirrored else area.left() + 4
         painter.drawPixmap(QPointF(left, middle - 8), pixmap(name, color.name(), 16, ratio))
     painter.setFont(style.note)
@@ -389,9 +419,16 @@ class ViewPainter:
     """Reads the layout and the state of keyboard, mouse and search; it changes nothing."""
 
     def __init__(
-        self, layout: TranscriptLayout, tools: Tools, keys: Keys, pointer: Pointer, finder: Finder
+        self,
+        layout: TranscriptLayout,
+        tools: Tools,
+        keys: Keys,
+        pointer: Pointer,
+        finder: Finder,
+        thumbnails: Thumbnails,
     ) -> None:
         self._layout = layout
+        self._thumbnails = thumbnails
         self._tools = tools
         self._keys = keys
         self._pointer = pointer
@@ -429,6 +466,7 @@ class ViewPainter:
             layout.local(index, mouse) if mouse is not None else None,
             self._keys.focused_control() if focused else None,
             *self._finder.in_message(view.message.id),
+            thumbnails=self._thumbnails,
             done=self._tools.done(view.message.id),
         )
         at = QPointF(layout.left_of(index), layout.message_top(index))

@@ -16,6 +16,7 @@ from app.ui.blocks.formula import FormulaHolder, ScrollingView
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message.message_tools import Tool
+from app.ui.transcript.message.pictures import tip as picture_tip
 from app.ui.transcript.selection import Spot
 from app.ui.transcript.tools import Tools
 
@@ -135,6 +136,9 @@ class Pointer(QObject):
         target = self.target(point)
         if target.tool:
             return target.tool.text
+        if target.row >= 0:
+            image = self._layout.stack.views[target.message].rows[target.row].image
+            return picture_tip(image) if image is not None else ""
         if self._layout.memory_line().contains(point):
             return memory_line.tip()
         for area, words in self._layout.headers():

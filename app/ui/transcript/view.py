@@ -29,10 +29,11 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWid
 
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain, Message, MessageState
-from app.domain.parts import clipboard_text
+from app.domain.parts import clipboard_text, images
 from app.markdown.blocks import passage_number
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
+from app.ui.pictures.thumbnails import Thumbnails
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
@@ -79,6 +80,7 @@ class Transcript(QAbstractScrollArea):
     adapters_requested = Signal()  # the adapter icon of a message was clicked
     sibling_requested = Signal(object, int)  # message, -1 or +1
     file_opened = Signal(object)  # FilePart, whose text is to be shown
+    image_opened = Signal(object)  # ImagePart, which is to be shown
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     link_activated = Signal(str)  # address
     passage_opened = Signal(object)  # Passage, whose document is to be shown
@@ -122,8 +124,9 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self.finder = Finder(self.message_layout)
+        self.thumbnails = Thumbnails(self)
         self._painter = ViewPainter(
-            self.message_layout, self.tools, self.keys, self.pointer, self.finder
+            self.message_layout, self.tools, self.keys, self.pointer, self.finder, self.thumbnails
         )
         self._updates = Updates(self, self._show_text)
         self.formulas = FormulaUpdates(self, self.stack, self.scroller, self._repaint_below)
@@ -139,6 +142,8 @@ class Transcript(QAbstractScrollArea):
         layout.hover_changed.connect(self._repaint_hover)
         layout.changed.connect(lambda: self.viewport().update())
         layout.file_opened.connect(self.file_opened)
+        layout.image_opened.connect(self.image_opened)
+        self.thumbnails.changed.connect(self._repaint_thumbnails)
         self.editing.submitted.connect(self.edit_submitted)
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
@@ -204,6 +209,7 @@ class Transcript(QAbstractScrollArea):
         """
         self._updates.flush()
         self.editing.end()
+        self.thumbnails.forget_faults()
         self._instructions = instructions
         first = () if instructions is None or not messages else (instructions,)
         kept = self.stack.set((*first, *messages), compared)
@@ -491,6 +497,13 @@ class Transcript(QAbstractScrollArea):
         y = max(round(self.message_layout.message_top(index) + top) - 2, 0)
         self.viewport().update(0, y, self.width(), self.height())
 
+    def _repaint_thumbnails(self, sha256: str) -> None:
+        """Repaint the messages on the screen with this picture."""
+        top = self.message_layout.offset()
+        for index in self.stack.between(top, top + self.message_layout.page()):
+            if any(each.sha256 == sha256 for each in images(self.stack.views[index].message.parts)):
+                self._repaint_message(index)
+
     def _repaint_hover(self, index: int) -> None:
         """Repaint the parts of a message that depend on the mouse position."""
         view = self.stack.views[index]
@@ -568,8 +581,10 @@ class Transcript(QAbstractScrollArea):
         target = self.pointer.target(point)
         tools = self.tools.all(index)[0] if index >= 0 else []
         use = {tool.name: partial(self.tools.use, index, tool) for tool in tools}
-        file = self.stack.views[index].rows[target.row].file if target.row >= 0 else None
-        folder = partial(self.folder_requested.emit, Path(file.path)) if file else None
+        row = self.stack.views[index].rows[target.row] if target.row >= 0 else None
+        file, image = (row.file, row.image) if row else (None, None)
+        source = file or image
+        folder = partial(self.folder_requested.emit, Path(source.path)) if source else None
         menu = context_menu.make(
             self,
             copy_selection=None if self.selection.empty else self.copy,
@@ -581,7 +596,8 @@ class Transcript(QAbstractScrollArea):
             compare=use.get("compare"),
             fork=use.get("fork"),
             open_file=partial(self.file_opened.emit, file) if file else None,
-            show_in_folder=folder if file and file.path else None,
+            open_image=partial(self.image_opened.emit, image) if image else None,
+            show_in_folder=folder if source and source.path else None,
         )
         menu.popup(arg__1.globalPos())
 

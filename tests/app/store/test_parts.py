@@ -46,7 +46,7 @@ from app.domain.parts import (
 from app.domain.passages import first_words
 from app.store.part_rows import error_of_text, from_row, to_row
 from app.store.store import Store
-from engine import Fault, FaultKind, FileLook, Role
+from engine import Detail, Fault, FaultKind, FileLook, Role
 from store_contents import all_messages
 
 PIECES = (
@@ -106,6 +106,8 @@ EVERY: tuple[Part, ...] = (
     ),
     FilePart("", "pasted"),
     ImagePart("tree.png", "0" * 64, "/pictures/tree.png", 640, 480, 12345),
+    ImagePart("", "1" * 64, detail=Detail.HIGH, description="A tree"),
+    ImagePart("", "2" * 64, detail=300),
     ERROR,
     ErrorPart(SearchFault("disk I/O error")),
     PassagesPart(skipped=True),
@@ -379,3 +381,13 @@ def test_a_part_is_added_to_an_answer_that_had_failed(tmp_path):
     assert found.parts == (SectionPart("One"), SectionPart("zeppelin", start=1, end=2))
     assert [each.id for each in store.conversations("zeppelin")] == [chat.id]
     store.close()
+
+
+@pytest.mark.parametrize("stored", ["finest", 0, -4, True, 1 << 40, None, [300]])
+def test_a_detail_of_another_version_is_the_standard_one(stored: object) -> None:
+    part = from_row("image", json.dumps({"name": "a.png", "detail": stored, "width": 4}), "")
+    assert part == ImagePart("a.png", width=4)
+
+
+def test_pictures_are_found_by_their_description() -> None:
+    assert search_text((ImagePart("a.png", description="A tree"),)) == "a.png\n\nA tree"

@@ -167,6 +167,7 @@ class Composer(QFrame):
     folder_requested = Signal()  # the user is to choose a folder
     collections_requested = Signal()  # the collections are to be shown
     file_opened = Signal(object)  # Attachment, whose text is to be shown
+    menu_requested = Signal(object)  # AttachmentChip of a picture
     pasted_opened = Signal(object)  # FilePart of a pasted text, which is to be shown
     file_removed = Signal(int)  # id of an attachment
     file_restored = Signal(object, int)  # removed Attachment, and its place
@@ -376,6 +377,7 @@ class Composer(QFrame):
     def _connect_chips(self) -> None:
         chips = self.chips
         chips.opened.connect(self._open)
+        chips.menu_requested.connect(self.menu_requested)
         chips.removed.connect(self._on_removed)
         chips.retried.connect(self.file_retried)
         chips.reloaded.connect(self.file_reloaded)

@@ -12,8 +12,8 @@ from functools import partial
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QAccessible
 
-from app.domain.file_words import kind_words
-from app.system.translation import listed, tr
+from app.domain.file_words import image_words, kind_words
+from app.system.translation import listed, sentences, tr
 from app.ui.blocks.blocks import ButtonHolder
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message.placed_block import PlacedBlock
@@ -80,6 +80,10 @@ class Controls:
         if row.file is not None:
             name = listed((row.words, kind_words(row.file.kind)))
             return Control(key, roles.Button, name, row.area, use, tr("Shows the text of the file"))
+        if row.image is not None:
+            about = image_words(row.image) if row.image.description else ""
+            about = sentences(about, tr("Shows the picture"))
+            return Control(key, roles.Button, row.words, row.area, use, about)
         return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
 
     def _in_part(self, index: int, number: int, part: PlacedBlock) -> list[Control]:

@@ -17,7 +17,14 @@ from app.domain.document_words import place_words
 from app.domain.documents import Passage
 from app.domain.growing import growing_part_index
 from app.domain.message import Message, MessageState
-from app.domain.parts import PassagesPart, TextPart, prompt_text, without_error
+from app.domain.parts import (
+    ImagePart,
+    PassagesPart,
+    TextPart,
+    images,
+    prompt_text,
+    without_error,
+)
 from app.domain.passages import first_words, passages_part, to_send_again, with_passages
 from app.markdown.blocks import (
     Block,
@@ -43,6 +50,7 @@ from app.ui.blocks.typesetting import TYPESETTER
 from app.ui.transcript.message.endings import ended_in_thoughts, ending
 from app.ui.transcript.message.instructions import instructions_section
 from app.ui.transcript.message.message_tools import ROW
+from app.ui.transcript.message.pictures import PictureLines
 from app.ui.transcript.message.placed_block import ROW_INDENT, PlacedBlock, gap, indent
 from app.ui.transcript.message.sections import (
     Kind,
@@ -97,6 +105,7 @@ class MessageView:
         self._reply: Reply | None = None  # the last sections: thoughts and text, which may grow
         self._before = 0  # number of sections before those
         self._row_ys: dict[int, float] = {}  # by section
+        self._thumbnails: dict[int, QRectF] = {}  # by section; x is from the leading edge
         self._row_x = 0.0
         self._row_width = 0.0
         self._end = 0.0  # y of the end of all sections
@@ -174,14 +183,26 @@ class MessageView:
         for number, y in self._row_ys.items():
             section = self.sections[number]
             words = self._row_words(number)
+            folded = number not in self.unfolded
+            if section.image is not None:
+                area = self._thumbnail_area(number)
+                row = Row(number, section.kind, words, area, folded, False, image=section.image)
+                found.append(row)
+                continue
             width = QFontMetricsF(self._style.note).horizontalAdvance(words) + ROW_TEXT + 20
             wide = min(max(width, 220.0), self._row_width + 16)
             at_end = self._row_width + 16 - wide if QGuiApplication.isRightToLeft() else 0.0
             area = QRectF(self._row_x - 8 + at_end, y, wide, ROW_LINE)
-            folded = number not in self.unfolded
             row = Row(number, section.kind, words, area, folded, section.foldable, section.file)
             found.append(row)
         return found
+
+    def _thumbnail_area(self, number: int) -> QRectF:
+        """The area of a thumbnail, at its side of the window."""
+        area = self._thumbnails[number]
+        mirrored = QGuiApplication.isRightToLeft()
+        left = self._row_width - area.right() if mirrored else area.left()
+        return QRectF(self._row_x + left, area.top(), area.width(), area.height())
 
     def _row_words(self, number: int) -> str:
         section = self.sections[number]
@@ -429,8 +450,12 @@ class MessageView:
         """The estimated height, from the length of the text."""
         parts = self.message.parts
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
-        rows = sum(not isinstance(part, TextPart) for part in parts) * ROW_LINE
+        rows = sum(not isinstance(part, TextPart | ImagePart) for part in parts) * ROW_LINE
         width = column * (CARD_SHARE if self.is_user else 1.0)
+        shown = images(parts)
+        pictures = PictureLines(width, rows, len(shown) == 1)
+        for image in shown:
+            rows = max(rows, pictures.place(image).bottom())
         lines = len(text) * 7.4 / max(width, 100.0) + text.count("\n") * 0.6 + 1
         return round(lines * self._style.line + rows + ROW + _AFTER[self.message.role])
 
@@ -480,11 +505,13 @@ class MessageView:
     def _place_card(self) -> None:
         available = round(self._column * CARD_SHARE) - 2 * CARD_PADDING_X
         first, last = self.sections[:1], self.sections[-1:]
-        top = CARD_PADDING_Y - (_ROW_TRIM if first and first[0].has_row else 0.0)
+        top = _padding(first[0]) if first else CARD_PADDING_Y
         end = self._stack(0, top, 0.0, available)
         wide = any(isinstance(part.view, CodeView | PassageView) for part in self.parts)
         natural = max((part.view.natural_width for part in self.parts), default=0.0)
-        natural = max(natural, *(row.area.width() - 20 for row in self.rows), 0.0)
+        rows = (row.area.width() - 20 for row in self.rows if row.image is None)
+        pictures = (area.right() for area in self._thumbnails.values())
+        natural = max(natural, *rows, *pictures, 0.0)
         width = available if wide else min(available, max(natural + 1, 12.0))
         mirrored = QGuiApplication.isRightToLeft()
         left = CARD_PADDING_X if mirrored else self._column - width - CARD_PADDING_X
@@ -493,9 +520,9 @@ class MessageView:
         for part in self.parts:
             part.x += left
         self._row_x, self._row_width = left, width
-        ends_with_row = bool(last) and last[0].has_row and self.is_folded(len(self.sections) - 1)
+        ends_with_row = bool(last) and self.is_folded(len(self.sections) - 1)
         full = width + 2 * CARD_PADDING_X
-        bottom = end + CARD_PADDING_Y - (_ROW_TRIM if ends_with_row else 0.0)
+        bottom = end + (_padding(last[0]) if ends_with_row else CARD_PADDING_Y)
         self.card = QRectF(0.0 if mirrored else self._column - full, 0.0, full, bottom)
 
     def _stack(self, first: int, top: float, left: float, width: float) -> float:
@@ -504,6 +531,9 @@ class MessageView:
         before: PlacedBlock | None = self.parts[first - 1] if first else None
         placed = before.section if before else -1  # the last section whose row is placed
         self._row_ys = {n: y for n, y in self._row_ys.items() if n <= placed}
+        self._thumbnails = {n: area for n, area in self._thumbnails.items() if n <= placed}
+        lines: PictureLines | None = None  # of the thumbnails directly above y
+        pictures = sum(each.image is not None for each in self.sections)
         y = before.y + before.view.height if before else top
         above_row = False  # whether a row is directly above y
         del self._ys[first:]
@@ -511,7 +541,14 @@ class MessageView:
             part = self.parts[index] if index < len(self.parts) else None
             for number in range(placed + 1, part.section + 1 if part else len(self.sections)):
                 placed = number
-                if self.sections[number].has_row:
+                if (image := self.sections[number].image) is not None:
+                    y += _ROW_GAP if lines is None and (before or above_row) else 0.0
+                    lines = lines or PictureLines(width, y, pictures == 1)
+                    self._thumbnails[number] = area = lines.place(image)
+                    self._row_ys[number] = area.top()
+                    y, above_row = lines.bottom, True
+                elif self.sections[number].has_row:
+                    lines = None
                     y += _ROW_GAP if before and not above_row else 0.0
                     self._row_ys[number] = y
                     y, above_row = y + ROW_LINE, True
@@ -527,7 +564,7 @@ class MessageView:
             part.y = y
             self._ys.append(y)
             y += part.view.layout(part.width)
-            before, above_row = part, False
+            before, above_row, lines = part, False, None
         return y
 
     # --- hit testing ------------------------------------------------------------------------
@@ -548,7 +585,8 @@ class MessageView:
         bands = [
             (part.y, part.y + CODE_HEADER) for part in self.parts if isinstance(part.view, CodeView)
         ]
-        return [*((y, y + ROW_LINE) for y in self._row_ys.values()), *bands]
+        rows = [(row.area.top(), row.area.bottom()) for row in self.rows]
+        return [*rows, *bands]
 
     def row_at(self, point: QPointF) -> int:
         """The index of the row at a point that folds blocks or opens a file; -1: none."""
@@ -561,3 +599,10 @@ class MessageView:
             part = self.parts[-1]
             return part.view.end_point() + QPointF(part.x, part.y)
         return QPointF(0.0, self._end + self._style.line / 2)
+
+
+def _padding(section: Section) -> float:
+    """What is between the edge of a card and a section there; a thumbnail has the same all round."""
+    if section.image is not None:
+        return CARD_PADDING_X
+    return CARD_PADDING_Y - (_ROW_TRIM if section.has_row else 0.0)

@@ -2,7 +2,7 @@
 
 Text has no row. A thought, a call of a tool with its result, an attached file and an image are each
 one row; its blocks are below it, and hidden while it is folded. The row of a file has none: its text
-may be long, and is opened beside the chat.
+may be long, and is opened beside the chat. That of an image is its thumbnail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 from PySide6.QtCore import QRectF
 
 from app.domain.documents import Reads
-from app.domain.file_words import file_words, image_words, section_words
+from app.domain.file_words import file_words, image_name, section_words
 from app.domain.parts import (
     FilePart,
     ImagePart,
@@ -67,6 +67,7 @@ class Section:
     source: Callable[[int, int], str] = lambda start, end: ""  # Markdown of lines [start, end)
     characters: int = 0  # of a thought that has ended
     file: FilePart | None = None  # that its row opens
+    image: ImagePart | None = None  # whose thumbnail is its row
 
     @property
     def has_row(self) -> bool:
@@ -95,11 +96,12 @@ class Row:
     folded: bool
     foldable: bool
     file: FilePart | None = None  # that it opens
+    image: ImagePart | None = None  # that it shows, and opens
 
     @property
     def usable(self) -> bool:
         """Whether it does something when it is clicked."""
-        return self.foldable or self.file is not None
+        return self.foldable or self.file is not None or self.image is not None
 
 
 def own_sections(parts: Parts) -> list[Section]:
@@ -192,7 +194,7 @@ def _row_sections(part: Part) -> list[Section]:
         case TablePart():
             return _table_sections(part)
         case ImagePart():
-            return [Section(Kind.IMAGE, image_words(part))]
+            return [Section(Kind.IMAGE, image_name(part), image=part)]
         case ToolCallPart():
             return [_tool_section(part, None)]
         case ToolResultPart():

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from pytestqt.qtbot import QtBot
 
-from app.chat.sending.attachments import NOTICE
+from app.chat.sending.sight import NOTICE
 from app.documents.extract import Extractor
 from app.documents.pictures import THUMBNAIL
 from app.domain.parts import ImagePart, TextPart
-from app.state.attachments import Attachment, AttachmentPhase, Editing
+from app.state.attachments import Attachment, AttachmentPhase, DetailTokens, Editing
+from app.state.chat import ModelFile
+from engine import Detail, ModelFacts, Role
 from engine import ImagePart as GivenImage
-from engine import Role
 from engine import TextPart as GivenText
 from fakes import MODEL
 from stage import Stage, until
@@ -207,3 +209,72 @@ def test_a_picture_whose_question_is_answered_by_a_model_that_turns_out_blind_is
     stage.wait_until_idle()
     stage.controller.regenerate(stage.state.messages[-1].id)
     assert stage.engine.last_generate.turns[-1].images  # the engine says that it cannot see
+
+
+def test_the_detail_and_the_description_of_a_picture_are_kept_and_sent(
+    make: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make()
+    id = _attach(stage, _file(tmp_path)).id
+    stage.controller.attachments.set_detail(id, 300)
+    stage.controller.attachments.describe(id, "A garden")
+    part = replace(_kept(stage), detail=300, description="A garden")
+    assert stage.states.attachments.of(None)[0].part == part
+    stage = make()
+    assert _attached(stage)[0].part == part  # of the draft, which was read again
+    assert stage.controller.send("What is it?")
+    (given,) = stage.engine.last_generate.turns[-1].images
+    assert (given.detail, given.description) == (300, "A garden")
+    stage.engine.write("A garden.")
+    stage.engine.finish()
+    stage.wait_until_idle()
+    sent = stage.state.messages[0]
+    stage.controller.attachments.begin_edit(sent.id)
+    attached = stage.states.attachments.of(Editing(sent.id))[0]
+    stage.controller.attachments.set_detail(attached.id, Detail.HIGH)
+    assert stage.controller.edit(sent.id, (TextPart("And now?"),))
+    assert stage.engine.last_generate.turns[-1].images[0].detail is Detail.HIGH
+
+
+def _kept(stage: Stage) -> ImagePart:
+    part = stage.states.attachments.of(None)[0].part
+    assert isinstance(part, ImagePart)
+    return part
+
+
+@pytest.mark.parametrize("encoder", [ENCODER, None])
+def test_what_each_detail_costs_is_counted_for_a_model_that_sees(
+    make: Callable[..., Stage], tmp_path: Path, encoder: Path | None
+) -> None:
+    stage = make(encoder)
+    costs = {Detail.LOW: 64, Detail.STANDARD: 256, Detail.HIGH: 1024}
+    stage.engine.image_tokens = lambda image: costs[image.detail]  # type: ignore[index]
+    id = _attach(stage, _file(tmp_path)).id
+    stage.controller.detail_counts.count(id)
+    stage.wait_until_idle()
+    if encoder:
+        until(lambda: stage.states.attachments.details(id) is not None)
+    counted = stage.states.attachments.details(id)
+    assert counted == (DetailTokens(64, 256, 1024) if encoder else None)
+
+
+def test_a_refused_picture_names_an_installed_model_that_sees(
+    make: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def inspect(path: Path, **_: object) -> ModelFacts:
+        facts = ModelFacts(path, "", memory_bytes=10, available_bytes=20)
+        seeing = {"seeing.gguf": facts, "large.gguf": replace(facts, memory_bytes=30)}
+        return replace(seeing[path.name], encoder=ENCODER) if path.name in seeing else facts
+
+    monkeypatch.setattr("app.chat.sending.sight.inspect_model", inspect)
+    stage = make(encoder=None)
+    names = ("blind", "large", "seeing")
+    stage.state.set_installed([ModelFile(Path(f"/models/{n}.gguf"), n.title(), 9) for n in names])
+    _attach(stage, _file(tmp_path))
+    assert not stage.controller.send("What is it?")
+    stage.wait_until_idle()
+    notice = stage.state.notices[NOTICE]
+    assert (notice.remedy, notice.action) == ("Seeing on this computer can.", "Use Seeing")
+    stage.window.banners.acted.emit(NOTICE)
+    assert stage.engine.commands[-1].path == Path("/models/seeing.gguf")
+    assert NOTICE not in stage.state.notices

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered, shown
 from app.domain.document import sections
 from app.domain.documents import PageUnit, Passage
 from app.domain.message import MessageState
-from app.domain.parts import PassagesPart, TextPart
+from app.domain.parts import ImagePart, PassagesPart, TextPart
 from app.markdown.blocks import Heading, Place, Run
 from app.markdown.stream import parse
 from app.ui.export.html import chat_html, style_sheet
@@ -223,3 +224,24 @@ def test_a_chat_without_references_has_no_notes() -> None:
     tree = cited_chat()
     tree = replace(tree, messages=(tree.messages[0], node(2, 1, Role.ASSISTANT, (TextPart("2"),))))
     assert not any(section.are_notes for section in sections(tree))
+
+
+def test_html_has_the_pictures_that_browsers_show(sheet: str) -> None:
+    png, bmp = b"\x89PNG\r\n\x1a\nrest", b"BMrest of it"
+    parts = (
+        ImagePart("a.png", "a" * 64, "", 4, 3, len(png), description='A "tree"'),
+        ImagePart("b.bmp", "b" * 64, "", 4, 3, len(bmp)),
+        ImagePart("large.png", "a" * 64, "", 4, 3, 9_000_000),
+        ImagePart("gone.png", "c" * 64, "", 4, 3, 10),
+    )
+    tree = ChatTree("T", 1.0, 2.0, (node(1, None, Role.USER, parts),), 1)
+    files = {"a" * 64: png, "b" * 64: bmp}
+    html = "".join(chat_html(tree, sheet, lambda sha256: files.get(sha256, b"")))
+    assert re.findall('<img src="([^"]*)"', html) == [
+        "data:image/png;base64," + b64encode(png).decode()
+    ]
+    assert 'alt="A &quot;tree&quot;" width="4" height="3"' in html
+    for name in ("a.png", "b.bmp", "large.png", "gone.png"):
+        assert f"Picture: {name}" in html
+    assert "<img" not in "".join(chat_html(tree, sheet))
+    assert 'A "tree"' in chat_markdown(tree)

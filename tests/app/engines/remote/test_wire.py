@@ -25,7 +25,7 @@ from app.domain.parts import (
 )
 from app.engines.remote.faults import ErrorBody
 from app.engines.remote.wire import data_url, formats_of, request_body, without
-from engine import Constraint, ConstraintKind, Role
+from engine import Constraint, ConstraintKind, Detail, Role
 from remote_answers import question
 
 K = ServerKind
@@ -106,6 +106,14 @@ def test_images_are_parts_of_the_content() -> None:
     assert data_url(b"MM\0*0000").startswith("data:image/tiff;")
 
 
+def test_the_detail_of_a_picture_is_said_unless_it_is_the_usual_one() -> None:
+    parts = (ImagePart("", detail=each) for each in (Detail.LOW, Detail.STANDARD, Detail.HIGH, 300))
+    asked = question(messages=(PromptMessage(*user(*parts)),))
+    (message,) = request_body(asked, K.OPENAI, lambda part: PNG)["messages"]
+    said = [each["image_url"].get("detail") for each in message["content"]]
+    assert said == ["low", None, "high", None]  # servers know no number of tokens
+
+
 def test_a_model_that_sees_nothing_is_told_of_pictures() -> None:
     def unread(part: ImagePart) -> bytes:
         raise AssertionError(f"{part.name} was read")
@@ -114,6 +122,11 @@ def test_a_model_that_sees_nothing_is_told_of_pictures() -> None:
     asked = question(messages=(PromptMessage(*user(*parts)),), images=False)
     (message,) = request_body(asked, K.OPENAI, unread)["messages"]
     assert message["content"] == 'What is\n[picture "a \\"b\\".png", which you cannot see]\nthis?'
+    described = question(
+        messages=(PromptMessage(*user(ImagePart("a.png", description="A tree"))),), images=False
+    )
+    (message,) = request_body(described, K.OPENAI, unread)["messages"]
+    assert '"a.png" described as "A tree", which you' in message["content"]
 
 
 def test_a_picture_without_bytes_is_an_error_of_its_file() -> None:

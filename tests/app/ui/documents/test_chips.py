@@ -140,7 +140,7 @@ def test_a_picture_and_a_pasted_text_are_chips_too(chips: Chips) -> None:
     chips.show_items((pasted, Attachment(-2, garden.name, "", AttachmentPhase.READY, garden)))
     assert said(chips)[0] == "Pasted text, 40 lines"
     assert "640 × 480" in said(chips)[1]
-    assert (chips.chips[0].can_open, chips.chips[1].can_open) == (True, False)
+    assert (chips.chips[0].can_open, chips.chips[1].can_open) == (True, True)
 
 
 def test_what_was_read_and_what_is_wrong_is_announced(

@@ -1,0 +1,133 @@
+"""Pictures of messages: copies of their kept files for the window, and files saved elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app.chat.documents.file_texts import TextExtractor
+from app.documents.source import ExtractionError
+from app.domain.file_words import image_words
+from app.domain.parts import ImagePart
+from app.domain.picture_types import BEGINNING, ENDINGS, media_type
+from app.state.chat import Notice, State
+from app.state.document_faults import fault_sentence
+from app.state.pictures import PictureCopy, PicturesState
+from app.store.blobs import Blobs
+from app.store.schema import StoreError
+from app.system.file_advice import advice
+from app.system.translation import tr
+from app.system.worker import BackgroundWorker
+from engine import disk_files
+
+NOTICE = "pictures"  # kind of the notice that a picture could not be saved
+_log = logging.getLogger(__name__)
+
+
+class Pictures:
+    """Reads pictures one after another on a thread; lives on the GUI thread."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: PicturesState,
+        blobs: Blobs,
+        extractor: Callable[[], TextExtractor],
+        parent: QObject,
+    ) -> None:
+        """`extractor` makes what decodes pictures, when the first one is read."""
+        self._state, self._shown, self._blobs = state, shown, blobs
+        self._make = extractor
+        self._extractor: TextExtractor | None = None
+        self._worker = BackgroundWorker("pictures", parent)
+        self._wanted: list[tuple[ImagePart, int]] = []  # the next one last
+        self._closed = False
+
+    def read(self, image: ImagePart, longest: int) -> None:
+        """Read a copy with sides of `longest` pixels at most; the state tells when it is there.
+
+        The newest one first: what was scrolled away meanwhile can wait.
+        """
+        self._wanted.append((image, longest))
+        self._worker.run(self._read_next, self._shown.read.emit)
+
+    def save(self, image: ImagePart, path: Path) -> None:
+        """Write the kept file of a picture to a path; a notice says why it could not be written."""
+
+        def written(fault: Notice | None) -> None:
+            self._state.set_notice(NOTICE, fault)
+
+        self._worker.run(lambda: self._save(image, path), written)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._closed = True
+        self._wanted.clear()
+        self._worker.end(self._end)
+
+    # --- on the thread --------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        if self._extractor is not None:
+            self._extractor.close()
+
+    def _read_next(self) -> PictureCopy:
+        try:
+            image, longest = self._wanted.pop()
+        except IndexError:  # closed
+            return PictureCopy("", 0)
+        try:
+            return self._copy(image, longest)
+        except ExtractionError as error:
+            fault, _ = fault_sentence(image_words(image), error.fault, error.detail)
+        except Exception:  # noqa: BLE001  (the thread goes on with the next one)
+            _log.exception("A picture cannot be read")
+            fault = _unread(image)
+        return PictureCopy(image.sha256, longest, fault=fault)
+
+    def _copy(self, image: ImagePart, longest: int) -> PictureCopy:
+        path = self._blobs.find(image.sha256) if image.sha256 else None
+        if path is None:
+            return PictureCopy(image.sha256, longest, fault=gone_words())
+        if self._extractor is None:
+            self._extractor = self._make()
+        found = self._extractor.copy(path, longest, lambda: self._closed)
+        with path.open("rb") as file:
+            ending = ENDINGS.get(media_type(file.read(BEGINNING)), "")
+        return PictureCopy(image.sha256, longest, *found.size, found.pixels, ending)
+
+    def _save(self, image: ImagePart, path: Path) -> Notice | None:
+        """Save a file, on the thread; raises nothing."""
+        fresh = path.with_name(f"{path.name}.new")
+        try:
+            with open(disk_files.system_path(fresh), "wb") as file:
+                for piece in self._blobs.pieces(image.sha256):
+                    file.write(piece)
+            disk_files.replace(fresh, path)
+        except StoreError as error:
+            disk_files.delete(fresh)
+            return Notice(str(error), error.remedy)
+        except (OSError, ValueError) as error:
+            disk_files.delete(fresh)
+            if isinstance(error, ValueError):  # it has no hash
+                return Notice(gone_words())
+            sentence = tr(
+                "{path} could not be written: {reason}.",
+                path=path,
+                reason=error.strerror or error,
+            )
+            way = tr("Check that the folder can be written to and that the disk is not full.")
+            return Notice(sentence, advice(error, way))
+        return None
+
+
+def gone_words() -> str:
+    """Why a picture is not shown whose file is not kept."""
+    return tr("The file of this picture is not there any more.")
+
+
+def _unread(image: ImagePart) -> str:
+    return tr("{file} could not be read.", file=image_words(image))

@@ -1,0 +1,1 @@
+"""Pictures of messages: thumbnails in the transcript, and the viewer."""

@@ -1,0 +1,158 @@
+"""Scenes of pictures in messages: thumbnails in the transcript, and the viewer."""
+
+from __future__ import annotations
+
+import io
+
+from PIL import Image, ImageDraw
+
+from app.domain.parts import ImagePart, Part, TextPart
+from app.state.attachments import Attachment, AttachmentPhase, DetailTokens
+from app.store.blobs import Blobs
+from app.store.store import Store
+from engine import Role
+from scenes_chat import NAME, Scene, ready
+from stage import Stage, flush
+
+ANSWER = (
+    "The first picture shows a **lake** below a wooded ridge, shortly after sunset. The second one"
+    " is the same ridge from the path, in portrait."
+)
+
+
+def landscape(width: int, height: int, hour: int = 0) -> bytes:
+    """A lake below hills, as PNG."""
+    picture = Image.new("RGB", (width, height))
+    draw = ImageDraw.Draw(picture)
+    for y in range(height):
+        share = y / height
+        draw.line((0, y, width, y), (60 + int(170 * share), 90 + int(90 * share), 150 - hour * 30))
+    horizon = height * 0.58
+    for n, color in enumerate(((72, 92, 88), (48, 72, 62))):
+        peaks = [(width * k / 5, horizon - height * (0.1 + 0.12 * ((k * 7 + n * 3) % 4) / 3))
+                 for k in range(6)]  # fmt: skip
+        draw.polygon([(0, horizon + 2), *peaks, (width, horizon + 2)], color)
+    draw.rectangle((0, horizon, width, height), (88, 116, 132))
+    radius = min(width, height) * 0.06
+    draw.ellipse((width * 0.7, horizon * 0.3, width * 0.7 + 2 * radius, horizon * 0.3 + 2 * radius),
+                 (250, 226, 160))  # fmt: skip
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+def _kept(blobs: Blobs, name: str, width: int, height: int, description: str = "") -> ImagePart:
+    content = landscape(width, height, len(name) % 3)
+    sha256 = blobs.add(content)
+    return ImagePart(
+        name, sha256, f"/home/ada/{name}", width, height, len(content), description=description
+    )
+
+
+def _show(stage: Stage, *more: Part) -> None:
+    """Open a chat with pictures."""
+    path = stage.folder / "conversations.sqlite"
+    blobs = Blobs(path)
+    parts: tuple[Part, ...] = (
+        _kept(blobs, "lake in the evening.jpg", 1600, 1000, "A lake below a wooded ridge"),
+        _kept(blobs, "ridge.png", 700, 1100),
+        *more,
+        TextPart("Where were these taken, and at what time of the day?"),
+    )
+    store = Store.open(path)
+    chat = store.create_conversation("A lake").id
+    own = store.add_message(chat, None, Role.USER, parts).id
+    store.add_message(chat, own, Role.ASSISTANT, (TextPart(ANSWER),), model=NAME)
+    store.close()
+    ready(stage)
+    stage.controller.open_conversation(chat)
+    stage.wait_until_idle()
+    stage.window.grab()
+    stage.wait_until_idle()
+
+
+def pictures(stage: Stage) -> None:
+    """One with words for a screen reader, one upright, a narrow one, and one that is gone."""
+    blobs = Blobs(stage.folder / "conversations.sqlite")
+    gone = ImagePart("garden.png", "0" * 64, "/pictures/garden.png", 1280, 960, 431_000)
+    _show(stage, _kept(blobs, "panorama.png", 2000, 180), gone)
+
+
+def pictures_focused(stage: Stage) -> None:
+    """The keyboard is at the second one."""
+    _show(stage)
+    view = stage.window.transcript
+    view.setFocus()
+    view.keys.enter(backwards=False)
+    view.keys._focus_message(0)
+    view.keys.step(forward=True)
+    flush()
+
+
+def picture_viewer(stage: Stage) -> None:
+    """The whole picture, with words for a screen reader."""
+    _show(stage)
+    stage.window.transcript.message_layout.use_row(0, 0)
+    stage.wait_until_idle()
+    card = stage.window.attaching.pictures.card
+    assert card is not None
+    card.canvas._make_fine()
+    flush()
+
+
+def picture_zoomed(stage: Stage) -> None:
+    """A part of a picture in twice its size."""
+    picture_viewer(stage)
+    card = stage.window.attaching.pictures.card
+    assert card is not None
+    card.move_on(1)
+    stage.wait_until_idle()
+    card.canvas.set_scale(2.0)
+    flush()
+
+
+def _attach(stage: Stage, *, fixed: bool = False) -> Attachment:
+    """A picture that is not sent."""
+    blobs = Blobs(stage.folder / "conversations.sqlite")
+    part = _kept(blobs, "lake in the evening.jpg", 1600, 1000)
+    item = Attachment(1, part.name, part.path, AttachmentPhase.READY, part, 1024)
+    ready(stage)
+    shown = stage.states.attachments
+    shown.set(stage.state.current, [item])
+    stage.wait_until_idle()
+    shown.set(stage.state.current, [item])
+    tokens = DetailTokens(256, 256, 256) if fixed else DetailTokens(256, 1024, 4096)
+    shown.set_details(1, tokens)
+    flush()
+    return item
+
+
+def picture_options(stage: Stage) -> None:
+    """A picture before it is sent: what each detail costs, and a line for its words."""
+    item = _attach(stage)
+    stage.window.attaching.pictures.show_attachment(item.id)
+    stage.wait_until_idle()
+    stage.states.attachments.set_details(1, DetailTokens(256, 1024, 4096))
+    flush()
+
+
+def picture_fixed(stage: Stage) -> None:
+    """A model that reads every picture with the same number of tokens."""
+    item = _attach(stage, fixed=True)
+    stage.window.attaching.pictures.show_attachment(item.id)
+    stage.wait_until_idle()
+    stage.states.attachments.set_details(1, DetailTokens(256, 256, 256))
+    flush()
+
+
+SCENES: dict[str, Scene] = {
+    scene.__name__: scene
+    for scene in (
+        pictures,
+        pictures_focused,
+        picture_viewer,
+        picture_zoomed,
+        picture_options,
+        picture_fixed,
+    )
+}
