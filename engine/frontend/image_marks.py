@@ -113,6 +113,11 @@ _MARKS = {
         ends="</img>",
         needed=("<img>", "</img>"),
     ),
+    "glm4v": ImageMarks(
+        "<|image|>",
+        outside=("<|begin_of_image|>", "<|end_of_image|>"),
+        needed=("<|begin_of_image|>", "<|end_of_image|>"),
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.errors import ModelFileError
 from engine.gguf.reader import GGUFFile
+from engine.gguf.values import DAMAGED
 from engine.models.forward_parts import STREAM
 from kernels import ops
 from kernels.ops import Instruction, Spans
@@ -51,7 +52,36 @@ def interleaved_axes(file: GGUFFile, pairs: int) -> Tensor:
     The file says how many pairs each axis has; those left over are of the first one. Raises
     ModelFileError.
     """
-    key = f"{file.string('general.architecture')}.rope.dimension_sections"
+    sections = _sections(file)
+    number = torch.arange(pairs)
+    axes = torch.zeros(pairs, dtype=torch.int32)
+    for axis in range(1, AXES):
+        axes[(number % AXES == axis) & (number < AXES * sections[axis])] = axis
+    return axes
+
+
+def sectioned_axes(file: GGUFFile, pairs: int) -> Tensor:
+    """The axis [pairs] i32 of each pair of RoPE, where those of an axis stand beside each other.
+
+    The file says how many pairs each axis has. Raises ModelFileError.
+    """
+    sections = _sections(file)[:AXES]
+    if sum(sections) != pairs:
+        raise ModelFileError(
+            f"The key '{_sections_key(file)}' is for {sum(sections)} pairs of channels, and RoPE "
+            f"rotates {pairs}.",
+            DAMAGED,
+        )
+    return torch.arange(AXES, dtype=torch.int32).repeat_interleave(torch.tensor(sections))
+
+
+def _sections_key(file: GGUFFile) -> str:
+    return f"{file.string('general.architecture')}.rope.dimension_sections"
+
+
+def _sections(file: GGUFFile) -> list[int]:
+    """How many pairs of channels each axis has; raises ModelFileError."""
+    key = _sections_key(file)
     found = file.metadata.get(key)
     sections = [one for one in found if isinstance(one, int)] if isinstance(found, list) else []
     if len(sections) < AXES or min(sections) < 0:
@@ -59,8 +89,4 @@ def interleaved_axes(file: GGUFFile, pairs: int) -> Tensor:
             f"The key '{key}' is not {AXES} numbers of channel pairs.",
             "The file is damaged or made by a faulty converter; get another copy.",
         )
-    number = torch.arange(pairs)
-    axes = torch.zeros(pairs, dtype=torch.int32)
-    for axis in range(1, AXES):
-        axes[(number % AXES == axis) & (number < AXES * sections[axis])] = axis
-    return axes
+    return sections

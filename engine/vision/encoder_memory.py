@@ -18,7 +18,7 @@ from kernels.weights.formats import Format, by_name
 
 _LARGE = 20_000  # pixels of a side: more than any family keeps
 # Of these, given rows have positions too.
-_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3", "internvl")
+_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3", "internvl", "glm4v")
 _CLASSED = ("internvl",)  # a token beside the patches
 _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.

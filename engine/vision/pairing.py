@@ -13,7 +13,7 @@ from engine.gguf.part import read_beginning
 from engine.gguf.reader import GGUFFile
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
-from engine.models.seeing import Seeing, interleaved_axes
+from engine.models.seeing import Seeing, interleaved_axes, sectioned_axes
 from engine.vision.encoder import Encoder
 from engine.vision.encoder_names import NAMED_EXACTLY, belonging, is_usual
 from engine.vision.encoders import build_encoder
@@ -39,12 +39,13 @@ class _Kind:
 
     architectures: frozenset[str]
     spans: Spans = Spans.CAUSAL
-    has_axes: bool = False  # RoPE by line and column
+    # Of RoPE by line and column: the axis of each of so many pairs of channels.
+    axes: Callable[[GGUFFile, int], Tensor] | None = None
 
 
 _KINDS = {
     "qwen3vl_merger": _Kind(
-        frozenset(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe")), has_axes=True
+        frozenset(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe")), axes=interleaved_axes
     ),
     "gemma4v": _Kind(frozenset(("gemma4",)), Spans.WINDOWED),
     "gemma3": _Kind(frozenset(("gemma3",)), Spans.WHOLE),
@@ -52,6 +53,7 @@ _KINDS = {
     "lfm2": _Kind(frozenset(("lfm2", "lfm2moe"))),
     "idefics3": _Kind(frozenset(("llama", "smollm3"))),
     "internvl": _Kind(frozenset(("llama", "qwen2", "qwen3", "qwen3moe"))),
+    "glm4v": _Kind(frozenset(("glm4", "glm4moe")), axes=sectioned_axes),
 }
 
 
@@ -179,7 +181,7 @@ def build_sight(text: GGUFFile, decoder: Decoder, path: Path, backend: Backend) 
     width = decoder.embedding.columns
     config = check_encoder(path, text.string("general.architecture"), width)
     kind = _KINDS[config.projector]
-    axes = interleaved_axes(text, _pairs(decoder)) if kind.has_axes else None
+    axes = None if kind.axes is None else kind.axes(text, _pairs(decoder))
     seeing = Seeing(width, axes, kind.spans, len(config.deep))
     vocabulary = decoder.head.weight.shape[0]
     # Embeddings of single layers are those of the padding token where a picture is.

@@ -62,14 +62,19 @@ def fixed_positions(table: Tensor, side: int, grid: Grid) -> Tensor:
     return table
 
 
-def resized_positions(table: Tensor, grid: Grid, *, corners: bool) -> Tensor:
+def resized_positions(table: Tensor, grid: Grid, *, corners: bool, bicubic: bool = False) -> Tensor:
     """Learned positions [side, side, D] of a square, resized bilinearly to a grid: [T, D].
 
     With `corners` the corner patches of both have the same position; else the areas of both are
-    the same, and where the grid is smaller, each position is a mean of those around it.
+    the same, and where the grid is smaller, each position is a mean of those around it: but not if
+    they are resized bicubically.
     """
     square = table.permute(2, 0, 1)[None]
     found = functional.interpolate(
-        square, size=tuple(grid), mode="bilinear", align_corners=corners, antialias=not corners
+        square,
+        size=tuple(grid),
+        mode="bicubic" if bicubic else "bilinear",
+        align_corners=corners,
+        antialias=not (corners or bicubic),
     )
     return found[0].flatten(1).T.contiguous()

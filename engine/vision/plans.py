@@ -307,6 +307,26 @@ def _internvl(config: VisionConfig, size: Size, budget: int) -> Plan:
     return Plan("bicubic", tiles, _cut(config, Size(image, image)))
 
 
+# GLM-4.1V and later: its published settings are 8 to 6,144 tokens, in pixels of two frames. Where
+# the file states no other limit, a picture has two thirds of the most, as in llama.cpp.
+_GLM4V_LEAST, _GLM4V_STANDARD, _GLM4V_MOST = 8, 4_096, 6_144
+
+
+def _glm4v_standard(config: VisionConfig) -> int:
+    return config.most_pixels // _step(config) ** 2 or _GLM4V_STANDARD
+
+
+def _glm4v(config: VisionConfig, size: Size, budget: int) -> Plan:
+    """Whole steps, to which smaller sides are enlarged first."""
+    step = _step(config)
+    if min(size) < step:
+        factor = max(step / size.height, step / size.width)
+        size = Size(*(int(side * factor) for side in size))
+    least = config.least_pixels // step**2 or _GLM4V_LEAST
+    fitted = _fitted(size, step, min(least, budget), budget, is_whole=False)
+    return _whole("bicubic", config, fitted)
+
+
 _KINDS = {
     "qwen3vl_merger": _Kind(_qwen, _qwen_standard, _QWEN_MOST, _QWEN_LEAST),
     "gemma4v": _Kind(_gemma4, lambda _: 280, 1_120, 70),
@@ -315,4 +335,5 @@ _KINDS = {
     "lfm2": _Kind(_lfm2, lambda _: (_LFM2_TILES + 1) * _LFM2_MOST, least=_LFM2_LEAST),
     "idefics3": _Kind(_idefics3, _idefics3_standard, _IDEFICS3_MOST, in_tokens=False),
     "internvl": _Kind(_internvl, _internvl_standard, _INTERNVL_MOST, in_tokens=False),
+    "glm4v": _Kind(_glm4v, _glm4v_standard, _GLM4V_MOST, _GLM4V_LEAST),
 }

@@ -11,12 +11,8 @@ from engine.gguf.values import DAMAGED, shown
 
 ARCHITECTURE = "clip"
 _KEY = "clip.vision"
-_MERGES = {
-    "qwen3vl_merger": 2,
-    "gemma3": 4,
-    "gemma4v": 3,
-    "internvl": 2,
-}  # where the file does not state it
+# Where the file does not state it.
+_MERGES = {"qwen3vl_merger": 2, "gemma3": 4, "gemma4v": 3, "internvl": 2, "glm4v": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +89,21 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
             f"The key '{_KEY}.preproc_min_tiles' is {least_tiles}, more than the most tiles.",
             DAMAGED,
         )
+    output, feed_forward = (
+        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24)
+        for key in ("projection_dim", "feed_forward_length")
+    )
     return VisionConfig(
         projector=projector,
         layers=layers,
         width=width,
         heads=heads,
-        feed_forward=file.integer(f"{_KEY}.feed_forward_length", minimum=1, maximum=1 << 24),
+        # Files of GLM-4V state the width of the projector's MLP; the tower's is that of its rows.
+        feed_forward=output if projector == "glm4v" else feed_forward,
         patch=file.integer(f"{_KEY}.patch_size", minimum=1, maximum=1_024),
         image=file.integer(f"{_KEY}.image_size", minimum=1, maximum=1 << 16),
         merge=file.integer(f"{_KEY}.spatial_merge_size", scale, minimum=1, maximum=64),
-        output=file.integer(f"{_KEY}.projection_dim", minimum=1, maximum=1 << 20),
+        output=output,
         epsilon=file.number(f"{_KEY}.attention.layer_norm_epsilon", 1e-6, minimum=0.0),
         mean=_channels(file, "image_mean"),
         deviation=_channels(file, "image_std"),

@@ -157,6 +157,13 @@ def _idefics3(case: Case, size: Size) -> str:
     return _processor("idefics3", "Idefics3Processor").replace_image_token(given, inputs, 0)
 
 
+def _glm4v(case: Case, size: Size) -> str:
+    grid = torch.tensor([1, 2 * size.lines, 2 * size.columns])
+    given = SimpleNamespace(image_processor=SimpleNamespace(merge_size=2), image_token="<|image|>")
+    inputs = {"image_grid_thw": [grid]}
+    return _processor("glm4v", "Glm4vProcessor").replace_image_token(given, inputs, 0)
+
+
 def _internvl(case: Case, size: Size) -> str:
     given = SimpleNamespace(
         start_image_token="<img>",
@@ -176,6 +183,7 @@ REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "lfm2": ("<image>", _lfm2),
     "idefics3": ("<image>", _idefics3),
     "internvl": ("<IMG_CONTEXT>", _internvl),
+    "glm4v": ("<|image|>", _glm4v),
 }
 
 if __name__ == "__main__":

@@ -191,6 +191,18 @@ CASES = {
         ("<image>",),
         (Size(4, 4), Size(4, 4, (2, 3), has_overview=True), Size(4, 4, (1, 2), has_overview=True)),
     ),
+    "glm4v": Case(
+        "glm4v",
+        ("<|begin_of_image|>", "<|image|>", "<|end_of_image|>"),
+        _template(
+            "{{ '<|im_start|>' + message.role + '\\n' }}",
+            "<|begin_of_image|><|image|><|end_of_image|>",
+            "",
+            "{{ '<|im_start|>assistant\\n' }}",
+        ),
+        ("<|image|>",),
+        (Size(2, 3), Size(5, 1), Size(1, 7)),
+    ),
     "internvl": Case(
         "internvl",
         ("<IMG_CONTEXT>", "<img>", "</img>"),

@@ -60,6 +60,10 @@ PUBLISHED = {
     "pixtral": _config("pixtral", 14, 2, 1540, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION),
     "lfm2": _config("lfm2", 16, 2, 256),
     "idefics3": _config("idefics3", 16, 4, 512),  # SmolVLM2
+    # GLM-4.1V: as all that its makers allow, in single frames
+    "glm4v": _config(
+        "glm4v", 14, 2, 336, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION, most_pixels=4_816_896
+    ),
     "internvl": _config("internvl", 14, 2, 448, mean=_IMAGENET_MEAN, deviation=_IMAGENET_DEVIATION),
 }
 SIZES = (  # width and height: the least, odd ones, extreme ratios, and more than a budget
@@ -92,14 +96,14 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
             made = Qwen2VLImageProcessorPil(
                 patch_size=config.patch, merge_size=config.merge, size=size, **half
             )(image)
-            _, rows, columns = made["image_grid_thw"][0]
-            merge, side = config.merge, config.patch
-            squares = made["pixel_values"].reshape(
-                rows // merge, columns // merge, merge, merge, 3, 2, side, side
+            return [_from_squares(made, config)]
+        case "glm4v":
+            from transformers.models.glm4v.image_processing_pil_glm4v import (
+                Glm4vImageProcessorPil,
             )
-            assert (squares[..., 0, :, :] == squares[..., 1, :, :]).all()
-            whole = squares[..., 0, :, :].transpose(0, 2, 5, 1, 3, 6, 4)
-            return [whole.reshape(rows * side, columns * side, 3)]
+
+            size = {"shortest_edge": 12_544, "longest_edge": 9_633_792}  # of two frames
+            return [_from_squares(Glm4vImageProcessorPil(size=size)(image), config)]
         case "gemma4v":
             from transformers.models.gemma4.image_processing_pil_gemma4 import (
                 Gemma4ImageProcessorPil,
@@ -158,6 +162,18 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
 
 def _channels_last(values: Any) -> Pixels:
     return np.ascontiguousarray(np.moveaxis(np.asarray(values), 0, -1))
+
+
+def _from_squares(made: Any, config: VisionConfig) -> Pixels:
+    """A picture of patches in squares, which the processor makes two equal frames of."""
+    _, rows, columns = made["image_grid_thw"][0]
+    merge, side = config.merge, config.patch
+    squares = made["pixel_values"].reshape(
+        rows // merge, columns // merge, merge, merge, 3, 2, side, side
+    )
+    assert (squares[..., 0, :, :] == squares[..., 1, :, :]).all()
+    whole = squares[..., 0, :, :].transpose(0, 2, 5, 1, 3, 6, 4)
+    return whole.reshape(rows * side, columns * side, 3)
 
 
 def _from_patches(patches: Pixels, columns: int, side: int) -> Pixels:

@@ -111,6 +111,23 @@ def _model(case: Case) -> Any:
         }
         config = hf.Gemma4Config(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4ForConditionalGeneration(config)
+    if case.projector == "glm4v":
+        config = hf.Glm4vConfig(
+            text_config=text,
+            vision_config={
+                "depth": case.layers,
+                "hidden_size": case.width,
+                "num_heads": case.heads,
+                "patch_size": case.patch,
+                "spatial_merge_size": case.merge,
+                "image_size": case.side * case.patch,
+                "rms_norm_eps": case.epsilon,
+                "out_hidden_size": case.output,
+                "intermediate_size": case.projection["inner"],
+                **case.more,
+            },
+        )
+        return hf.Glm4vForConditionalGeneration(config)
     if case.projector == "internvl":
         text |= {"model_type": "qwen2"}
         config = hf.InternVLConfig(
@@ -166,7 +183,7 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
     patches = cut.reshape(1, rows * columns, -1)
     with torch.inference_mode():
         match case.projector:
-            case "qwen3vl_merger":
+            case "qwen3vl_merger" | "glm4v":
                 merge = case.merge
                 squares = image.reshape(
                     3, rows // merge, merge, side, columns // merge, merge, side
@@ -174,7 +191,8 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
                 frames = squares[..., None, :, :].expand(*squares.shape[:5], 2, side, side)
                 grid = torch.tensor([[1, rows, columns]])
                 found = model.model.visual(frames.reshape(rows * columns, -1), grid_thw=grid)
-                return torch.cat((found.pooler_output, *(found.deepstack_features or ())), -1)
+                deep = getattr(found, "deepstack_features", None) or ()
+                return torch.cat((found.pooler_output, *deep), -1)
             case "gemma4v":
                 at = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
                 places = torch.stack(at[::-1], -1).reshape(1, -1, 2)

@@ -48,6 +48,7 @@ class Case:
 
 _QWEN = Case("qwen3vl", "qwen3vl_merger", 7, 2, 5, ((42, 70), (28, 14)), epsilon=1e-6)
 _INTERNVL = Case("internvl", "internvl", 7, 2, 6, ((42, 42),))
+_GLM4V = Case("glm4v", "glm4v", 7, 2, 5, ((42, 70), (28, 14)), feed_forward=40)
 _GEMMA4 = Case("gemma4v", "gemma4v", 6, 3, 20, ((54, 90), (72, 18)))
 CASES = {
     case.name: case
@@ -70,6 +71,7 @@ CASES = {
             | {"name": "internvl-large", "epsilon": 1e-6}  # which transformers has for its keys
             | {"more": {"norm_type": "rms_norm", "use_qk_norm": True}}
         ),
+        Case(**vars(_GLM4V) | {"more": {"hidden_act": "silu"}, "projection": {"inner": 56}}),
     )
 }
 _PARTS = {
@@ -108,6 +110,13 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "post_layernorm": "v.post_ln",
     "std_bias": "v.std_bias",
     "std_scale": "v.std_scale",
+    "visual.post_conv_layernorm": "v.norm_embd",
+    "visual.downsample": "mm.patch_merger",
+    "visual.merger.proj": "mm.model.fc",
+    "visual.merger.post_projection_norm": "mm.post_norm",
+    "visual.merger.gate_proj": "mm.gate",
+    "visual.merger.up_proj": "mm.up",
+    "visual.merger.down_proj": "mm.down",
     "visual.merger.norm": "v.post_ln",
     "visual.merger.linear_fc1": "mm.0",
     "visual.merger.linear_fc2": "mm.2",
@@ -178,14 +187,14 @@ def keys(case: Case) -> dict[str, Any]:
         "image_size": case.side * case.patch,
         "patch_size": case.patch,
         "embedding_length": case.width,
-        "feed_forward_length": case.feed_forward,
+        "feed_forward_length": case.projection.get("inner", case.feed_forward),
         "block_count": case.layers,
         "attention.head_count": case.heads,
         "attention.layer_norm_epsilon": case.epsilon,
         "image_mean": [_moments(case)[0]] * 3,
         "image_std": [_moments(case)[1]] * 3,
     }
-    if case.merge != {"gemma3": 4, "gemma4v": 3}.get(case.projector):
+    if case.merge != {"gemma3": 4, "gemma4v": 3, "glm4v": 2}.get(case.projector):
         made[of_merge.get(case.projector, "projector.scale_factor")] = case.merge
     if case.projector == "qwen3vl_merger":
         made["is_deepstack_layers"] = [at in case.deep for at in range(case.layers)]
@@ -253,8 +262,10 @@ def widened(
     made: Tensors = {}
     for name, value in weights.items():
         shape = [times * size for size in value.shape]
+        if value.ndim == 4:  # a convolution
+            shape[2:] = value.shape[2:]
         if name.startswith("v.patch_embd"):
-            shape = [shape[0], *value.shape[1:]]
+            shape[1:] = value.shape[1:]
         elif name.startswith(("v.position_embd", "v.class_embd")):
             shape = [*value.shape[:-1], shape[-1]]
         elif value.shape == (1,):

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from engine.gguf.reader import GGUFFile
 from engine.models.weights import Weights
 from engine.vision.encoder import Encoder, Wiring
-from engine.vision.encoders import gemma3, gemma4v, idefics3, internvl, lfm2, pixtral, qwen3vl
+from engine.vision.encoders import (
+    gemma3,
+    gemma4v,
+    glm4v,
+    idefics3,
+    internvl,
+    lfm2,
+    pixtral,
+    qwen3vl,
+)
 from engine.vision.projector_file import (
     VisionConfig,
     read_projector,
@@ -25,6 +34,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "lfm2": lfm2.build,
     "idefics3": idefics3.build,
     "internvl": internvl.build,
+    "glm4v": glm4v.build,
 }
 SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 

@@ -45,6 +45,10 @@ MODELS: dict[str, Case] = {
     "pixtral with silu": changed("pixtral", more=_SILU, patch=14),
     "pixtral with biases": changed("pixtral", projection={"multimodal_projector_bias": True}),
     "pixtral of single patches": changed("pixtral", merge=1, patch=5),
+    "glm4v with biases": changed(
+        "glm4v", heads=1, patch=14, side=9, more={"attention_bias": True, "hidden_act": "silu"}
+    ),
+    "glm4v of large squares": changed("glm4v", merge=3, layers=3, side=24),
     "lfm2 without a norm": changed("lfm2", projection={"projector_use_layernorm": False}),
     "lfm2 of more positions": changed("lfm2", side=16, merge=3, heads=9),
     "idefics3 as published": changed("idefics3", side=10, merge=2, patch=2),

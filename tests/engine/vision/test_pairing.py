@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from encoder_keys import write_encoder
 from engine.errors import EngineError, ModelFileError, UnsupportedModel
 from engine.gguf.reader import GGUFFile
 from engine.loading.loader import load
-from engine.models.seeing import interleaved_axes
+from engine.models.seeing import interleaved_axes, sectioned_axes
 from engine.vision.encoder_names import NAMED_EXACTLY, belonging
 from engine.vision.pairing import EncoderFile, build_sight, find_encoder
 from kernels.backends import BACKENDS
@@ -84,6 +85,7 @@ def test_of_encoders_that_fit_the_one_named_for_the_model_is_taken(tmp_path: Pat
 @pytest.mark.parametrize(
     ("projector", "output", "error", "words"),
     [
+        ("glm4v", 64, UnsupportedModel, r"\(glm4v\) is made for models of another .*\(llama"),
         (
             "gemma3",
             64,
@@ -124,6 +126,7 @@ def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
         ("lfm2", "lfm2", Spans.CAUSAL),
         ("llama", "idefics3", Spans.CAUSAL),
         ("qwen3", "internvl", Spans.CAUSAL),
+        ("llama", "internvl", Spans.CAUSAL),
     ],
 )
 def test_each_kind_reads_images_in_its_way(
@@ -142,6 +145,16 @@ def test_each_kind_reads_images_in_its_way(
     assert not sight.encoder.is_loaded
 
 
+def write_sections(path: Path, sections: list[int] | None) -> None:
+    """The metadata of a text model, which says how many pairs of RoPE each axis has."""
+    writer = GGUFWriter(path, "qwen35")
+    if sections:
+        writer.add_array("qwen35.rope.dimension_sections", sections)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
 @pytest.mark.parametrize(
     ("sections", "axes"),
     [
@@ -151,25 +164,28 @@ def test_each_kind_reads_images_in_its_way(
     ],
 )
 def test_axes_are_interleaved(tmp_path: Path, sections: list[int], axes: list[int]) -> None:
-    writer = GGUFWriter(tmp_path / "one.gguf", "qwen35")
-    writer.add_array("qwen35.rope.dimension_sections", sections)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    write_sections(tmp_path / "one.gguf", sections)
     with GGUFFile.open(tmp_path / "one.gguf") as file:
         assert torch.equal(interleaved_axes(file, 8), torch.tensor(axes, dtype=torch.int32))
 
 
+def test_axes_may_stand_beside_each_other(tmp_path: Path) -> None:
+    write_sections(tmp_path / "one.gguf", [2, 3, 1, 0])
+    with GGUFFile.open(tmp_path / "one.gguf") as file:
+        wanted = torch.tensor([0, 0, 1, 1, 1, 2], dtype=torch.int32)
+        assert torch.equal(sectioned_axes(file, 6), wanted)
+        with pytest.raises(ModelFileError, match=r"is for 6 pairs of channels, and RoPE rotates 8"):
+            sectioned_axes(file, 8)
+
+
+@pytest.mark.parametrize("axes", [interleaved_axes, sectioned_axes])
 @pytest.mark.parametrize("sections", [[1, 2], [-1, 2, 3], None])
-def test_sections_that_are_wrong_or_missing(tmp_path: Path, sections: list[int] | None) -> None:
-    writer = GGUFWriter(tmp_path / "one.gguf", "qwen35")
-    if sections:
-        writer.add_array("qwen35.rope.dimension_sections", sections)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+def test_sections_that_are_wrong_or_missing(
+    tmp_path: Path, sections: list[int] | None, axes: Callable[[GGUFFile, int], torch.Tensor]
+) -> None:
+    write_sections(tmp_path / "one.gguf", sections)
     with (
         GGUFFile.open(tmp_path / "one.gguf") as file,
         pytest.raises(ModelFileError, match=r"'qwen35\.rope\.dimension_sections' is not 3 "),
     ):
-        interleaved_axes(file, 8)
+        axes(file, 8)

@@ -21,6 +21,7 @@ PRICES = {
     "pixtral": [(300, 200, 23, 95, 95), (4000, 3000, 587, 2351, 2351)],
     "lfm2": [(300, 200, 63, 70, 70), (4000, 3000, 234, 1770, 1770)],
     "idefics3": [(300, 200, 64, 832, 1344), (4000, 3000, 64, 832, 1344)],
+    "glm4v": [(300, 200, 15, 77, 77), (4000, 3000, 1452, 6030, 6030)],
     "internvl": [(300, 200, 256, 1792, 1792), (4000, 3000, 256, 3328, 3328)],
 }
 
@@ -63,7 +64,7 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
     fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256}.get(projector, 1)
     most = {
         "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma3": 256,
-        "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256,
+        "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256, "glm4v": 6_144,
     }[projector]  # fmt: skip
     chance = random.Random(seed)
     for width, height in sizes(seed):
@@ -105,6 +106,9 @@ def test_what_a_file_states_of_sizes_goes_before_the_published_settings() -> Non
     assert 200 <= plan_picture(qwen, 32, 32).tokens <= 225
     assert 900 < plan_picture(qwen, 4000, 4000).tokens <= 1000
     assert 3600 < plan_picture(qwen, 4000, 4000, Detail.HIGH).tokens <= 4000
+    glm = replace(PUBLISHED["glm4v"], most_pixels=0)
+    assert 3900 < plan_picture(glm, 4000, 4000).tokens <= 4096
+    assert 6000 < plan_picture(glm, 4000, 4000, Detail.HIGH).tokens <= 6144
     idefics3 = replace(PUBLISHED["idefics3"], longest=1024)
     assert plan_picture(idefics3, 1000, 1000).tiles.grid == (2, 2)
     assert plan_picture(idefics3, 1000, 1000, Detail.HIGH).tiles.grid == (5, 5)
