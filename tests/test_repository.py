@@ -77,6 +77,7 @@ LIGHT_ENGINE = {
     "engine.processes.restrictions",
     "engine.prometheus",
     "engine.vision",
+    "engine.vision.encoder_names",
     "engine.vision.picture_task",
     "engine.vision.refusals",
     "engine.messages.requests",

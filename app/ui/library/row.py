@@ -15,6 +15,7 @@ from PySide6.QtGui import (
     QKeyEvent,
     QPainter,
     QPaintEvent,
+    QPalette,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QMenu, QWidget
@@ -22,7 +23,7 @@ from PySide6.QtWidgets import QAbstractButton, QCheckBox, QMenu, QWidget
 from app.system.translation import tr
 from app.ui.library.row_values import Action, HeadingView, RowView
 from app.ui.library.words import Fit, fit_words
-from app.ui.theme.palette import shown_palette
+from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, READING, SMALL, figures, font
 from app.ui.widgets.controls import (
     Bar,
@@ -90,10 +91,17 @@ class LibraryRow(_ListPart):
         self.option = QCheckBox(self)
         self.option.installEventFilter(self)
         self.option.clicked.connect(lambda: self._act(self.option))
+        follow_palette(self._recolor)
         self.icons: list[_ActionIcon] = []
         self.more = IconButton("more", tr("More"), 18, self)
         self.more.clicked.connect(self._open_menu)
         self.more.installEventFilter(self)
+
+    def _recolor(self, palette: Palette) -> None:
+        """Outline the check box, which Qt derives from the colour of windows."""
+        colors = self.option.palette()
+        colors.setColor(QPalette.ColorRole.Window, QColor(palette.secondary))
+        self.option.setPalette(colors)
 
     def _button(self, look: str) -> TextButton:
         button = TextButton("", look, parent=self)
