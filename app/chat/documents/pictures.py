@@ -10,7 +10,6 @@ from PySide6.QtCore import QObject
 
 from app.chat.documents.file_texts import TextExtractor
 from app.documents.source import ExtractionError
-from app.domain.file_words import image_words
 from app.domain.parts import ImagePart
 from app.domain.picture_types import BEGINNING, ENDINGS, media_type
 from app.state.chat import Notice, State
@@ -79,13 +78,14 @@ class Pictures:
             image, longest = self._wanted.pop()
         except IndexError:  # closed
             return PictureCopy("", 0)
+        name = image.name or tr("Pasted picture")
         try:
             return self._copy(image, longest)
         except ExtractionError as error:
-            fault, _ = fault_sentence(image_words(image), error.fault, error.detail)
+            fault, _ = fault_sentence(name, error.fault, error.detail)
         except Exception:  # noqa: BLE001  (the thread goes on with the next one)
             _log.exception("A picture cannot be read")
-            fault = _unread(image)
+            fault = tr("{file} could not be read.", file=name)
         return PictureCopy(image.sha256, longest, fault=fault)
 
     def _copy(self, image: ImagePart, longest: int) -> PictureCopy:
@@ -127,7 +127,3 @@ class Pictures:
 def gone_words() -> str:
     """Why a picture is not shown whose file is not kept."""
     return tr("The file of this picture is not there any more.")
-
-
-def _unread(image: ImagePart) -> str:
-    return tr("{file} could not be read.", file=image_words(image))

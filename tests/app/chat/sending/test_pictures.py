@@ -17,6 +17,8 @@ from app.documents.pictures import THUMBNAIL
 from app.domain.parts import ImagePart, TextPart
 from app.state.attachments import Attachment, AttachmentPhase, DetailTokens, Editing
 from app.state.chat import ModelFile
+from app.state.pictures import PictureCopy
+from app.store.blobs import Blobs
 from engine import Detail, ModelFacts, Role
 from engine import ImagePart as GivenImage
 from engine import TextPart as GivenText
@@ -278,3 +280,20 @@ def test_a_refused_picture_names_an_installed_model_that_sees(
     stage.window.banners.acted.emit(NOTICE)
     assert stage.engine.commands[-1].path == Path("/models/seeing.gguf")
     assert NOTICE not in stage.state.notices
+
+
+def test_the_copies_that_are_shown_are_made_by_a_child_process(
+    stage: Stage, tmp_path: Path
+) -> None:
+    part = _attach(stage, _file(tmp_path)).part
+    assert isinstance(part, ImagePart)
+    read: list[PictureCopy] = []
+    stage.states.pictures.read.connect(read.append)
+    stage.controller.pictures.read(part, 100)
+    until(lambda: bool(read))
+    assert (read[0].width, read[0].height, read[0].ending) == (100, 40, ".png")
+    assert len(read[0].pixels) == 3 * 100 * 40
+    damaged = Blobs(stage.store_queue.path).add(_content()[:200])
+    stage.controller.pictures.read(replace(part, sha256=damaged), 100)
+    until(lambda: len(read) == 2)
+    assert read[1].fault == "garden.png is damaged or incomplete."
