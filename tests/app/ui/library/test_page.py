@@ -558,7 +558,7 @@ def test_a_catalog_row_says_its_size_and_whether_the_model_thinks(shown: Shown) 
     unknown = replace(rows["bonsai-27b"].model, size_bytes=0, thinking=Thinking.UNKNOWN)
     shown_row = catalog_row(replace(rows["bonsai-27b"], model=unknown))
     assert shown_row.detail == "26.9B parameters · Q1_0 · size unknown · "
-    assert shown_row.note == unknown.description
+    assert shown_row.note == f"{unknown.description} Sees pictures."
 
 
 def test_a_refused_architecture_names_the_nearest_family_and_has_details(
