@@ -75,6 +75,7 @@ class Entry:
     pieces: list[Piece] = field(default_factory=list[Piece])
     done: dict[str, int] = field(default_factory=dict[str, int])  # bytes by name of the piece
     fetched: list[str] = field(default_factory=list[str])  # complete pieces
+    there: set[str] = field(default_factory=set[str])  # pieces that were on the disk before
     encoder_name: str = ""  # of the picture encoder, beside the model; "": not decided yet
     lacking: str = ""
     run: Run | None = None

@@ -208,7 +208,7 @@ class Downloads:
     def _candidate_paths(self, entry: Entry) -> Iterator[Path]:
         """Possible paths of a download, the plain one first, without those of other downloads.
 
-        One with a name of its own belongs where it is.
+        A download whose source names its file on the disk has that one path.
         """
         base = self._folder / safe_folder(entry.source.folder)
         if entry.source.name:
@@ -336,6 +336,7 @@ class Downloads:
             note = tr("Already downloaded.")
             with self._wake:
                 entry.fetched += [each.file for each in entry.model_pieces]
+                entry.there.update(entry.fetched)
         for index in entry.order:
             file = entry.pieces[index].file
             if index == entry.encoder_index and not entry.encoder_name:
@@ -435,6 +436,7 @@ class Downloads:
             if self._is_same(entry, run, index):
                 with self._wake:
                     entry.fetched.append(entry.pieces[index].file)
+                    entry.there.add(entry.pieces[index].file)
                 return
 
     def _encoders_of_others(self, entry: Entry) -> set[str]:
@@ -486,16 +488,19 @@ class Downloads:
         return same
 
     def _delete_files(self, entry: Entry) -> None:
-        """Delete the files of a cancelled download; a model that has arrived stays.
+        """Delete the files of a cancelled download, but not those that were on the disk before.
 
-        It may be in use while its picture encoder is still coming.
+        A model that has arrived stays: it may be in use while its picture encoder is coming. The
+        encoder has files once its name is decided.
         """
+        model_stays = entry.has_model and entry.encoder_index is not None
         try:
             for index, piece in enumerate(entry.pieces):
-                is_encoder = index == entry.encoder_index
-                stays = entry.has_model and entry.encoder_index is not None
-                if not entry.encoder_name if is_encoder else stays:
-                    continue  # an encoder without a name may be that of another download
+                stays = model_stays
+                if index == entry.encoder_index:
+                    stays = not entry.encoder_name
+                if stays or piece.file in entry.there:
+                    continue
                 delete_part(entry.place(index))
                 if piece.file in entry.fetched:
                     disk_files.delete(entry.place(index))

@@ -83,7 +83,7 @@ class Pictures:
             return self._copy(image, longest)
         except ExtractionError as error:
             fault, _ = fault_sentence(name, error.fault, error.detail)
-        except Exception:  # noqa: BLE001  (the thread goes on with the next one)
+        except Exception:  # noqa: BLE001  (any fault is shown; later pictures are read)
             _log.exception("A picture cannot be read")
             fault = tr("{file} could not be read.", file=name)
         return PictureCopy(image.sha256, longest, fault=fault)

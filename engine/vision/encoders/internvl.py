@@ -1,7 +1,8 @@
 """internvl: InternVL 2.5 to 3.5: a ViT over tiles of one size, whose squares of patches are one row.
 
-A class token beside the patches has no row of its own. What attention and MLP add to the stream is
-scaled by channel. The largest tower has RMS norms, and norms of queries and keys, without biases.
+The class token that the tower has beside the patches becomes no row. Layer scale: what attention
+and MLP add to the residual stream is multiplied by a factor for each channel. The largest tower has
+RMS norms, and norms of queries and keys, without biases.
 """
 
 from __future__ import annotations

@@ -217,3 +217,16 @@ def test_a_damaged_journal_never_writes_an_encoder_elsewhere(
     second.queue.close()
     assert not list(folder.parent.parent.glob("outside*"))
     assert (folder / "Sees-4B-Q4_K_M.gguf").read_bytes() == MODEL
+
+
+def test_a_cancelled_download_deletes_nothing_that_was_there_before(
+    seeing: Hub, folder: Path, watch
+) -> None:
+    first = watch()
+    finished(first, pair())
+    first.queue.close()
+    (folder / "downloads.json").unlink()
+    second = watch()
+    again = finished(second, pair())
+    second.queue._delete_files(second.queue._entries[again.id])
+    assert model_files(folder) == ["Sees-4B-Q4_K_M.gguf", "Sees-4B.mmproj-F16.gguf"]
