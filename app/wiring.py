@@ -374,6 +374,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     attaching.list.wanted.connect(offer_files)
     for chosen in (attaching.list.chosen, window.chat.changed_line.attach_requested):
         chosen.connect(files.attach_known)
+    fit_line.detail_requested.connect(files.set_detail)
     fit_line.passages_requested.connect(read_passages)
     fit_line.parts_requested.connect(read_by_parts)
     window.chat.search_model_line.get_requested.connect(controller.encoder.get)

@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 from app.domain.model_ref import ModelRef
 from app.domain.parts import FileOrImage, FilePart, ImagePart
 from app.state.observable import Observable, ReadOnly
+from app.system.translation import tr
 from engine import Detail
 
 
@@ -58,6 +59,11 @@ class Attachment:
     def file(self) -> FilePart | None:
         """Its part if it is a text that was read, and no picture."""
         return self.part if isinstance(self.part, FilePart) else None
+
+    @property
+    def shown_name(self) -> str:
+        """The name of the file, or what it is."""
+        return self.name or (tr("Pasted picture") if self.is_image else tr("Pasted text"))
 
     @property
     def is_image(self) -> bool:
@@ -144,6 +150,7 @@ class FitEstimate:
     part_seconds: float = 0.0  # until all is done, about; 0: not known
     longer_context: LongerContext | None = None
     models: tuple[OtherModel, ...] = ()
+    less_detail: tuple[tuple[int, int], ...] = ()  # ids of pictures, and the tokens that fit
     editing: Editing | None = None  # it is of an edited message; None: of the next one
 
     @property

@@ -57,6 +57,7 @@ from engine import (
     DEFAULT_CACHE,
     ContextPolicy,
     CountTokens,
+    Detail,
     FaultKind,
     ModelFacts,
     Role,
@@ -508,7 +509,10 @@ class Fit:
             estimate = self._with_parts(estimate, asked, cut)
         if not estimate.fits:
             self._look_for_ways(asked, tokens + estimate.answer_tokens)
-            estimate = replace(estimate, longer_context=self._longer, models=self._models)
+            less = _less_detail(estimate, unsent) if asked.exact else ()
+            estimate = replace(
+                estimate, longer_context=self._longer, models=self._models, less_detail=less
+            )
         refused = self._shown.refused and not estimate.fits
         self._shown.set_fit(estimate, refused=refused)
 
@@ -595,6 +599,25 @@ class Fit:
 def _cut(attached: Attachment) -> bool:
     """Whether it is read part by part."""
     return attached.file is not None and attached.file.reads.has_sections
+
+
+def _less_detail(fit: FitEstimate, unsent: Sequence[Attachment]) -> tuple[tuple[int, int], ...]:
+    """Ids of pictures, and the most tokens with which all of them fit beside the rest.
+
+    A picture that has more tokens than it may have is seen with the fewest that there are.
+    """
+    costs = {
+        each.id: each.tokens
+        for each in unsent
+        if isinstance(part := each.part, ImagePart)
+        and each.tokens
+        and (isinstance(part.detail, Detail) or each.tokens <= part.detail)
+    }
+    total = sum(costs.values())
+    room = fit.context - fit.answer_tokens - (fit.tokens - total)
+    if room <= 0:
+        return ()
+    return tuple((id, max(1, tokens * room // total)) for id, tokens in costs.items())
 
 
 def _read(part: FilePart) -> str:

@@ -303,8 +303,7 @@ def _face(item: Item) -> _Face:
 
 
 def _file_face(item: Attachment) -> _Face:
-    part, pasted = item.file, tr("Pasted picture") if item.is_image else tr("Pasted text")
-    name = item.name or pasted
+    part, name = item.file, item.shown_name
     face = _Face(
         name,
         "image" if item.is_image else file_icon(item.name, part.kind if part else ""),

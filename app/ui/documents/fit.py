@@ -26,6 +26,7 @@ class FitLine(QFrame):
     """A quiet line while all fits; else a card with one sentence and five ways."""
 
     pages_requested = Signal(object)  # id of the attachment whose pages are to be chosen
+    detail_requested = Signal(int, object)  # id of a picture, and the most tokens of it
     parts_requested = Signal()  # read the files part by part
     passages_requested = Signal(object)  # ids of the attachments of which passages are to be read
     longer_requested = Signal()  # load the model with the longer context
@@ -39,17 +40,19 @@ class FitLine(QFrame):
         self._sign = QLabel()
         self.words = label("", "secondary", SMALL, wraps=True)
         self.words.setFont(figures(SMALL))
+        self.detail_button = TextButton(tr("Less detail"), "outlined")
         self.pages_button = TextButton(tr("Choose pages…"), "outlined")
         self.passages_button = TextButton(tr("Only passages that fit the question"), "outlined")
         self.parts_button = TextButton(tr("All of it, part by part"), "outlined")
         self.longer_button = TextButton(tr("A longer context"), "outlined")
         self.model_button = TextButton(tr("Another model…"), "outlined")
         self.buttons = (
-            self.pages_button, self.passages_button, self.parts_button, self.longer_button,
-            self.model_button,
+            self.detail_button, self.pages_button, self.passages_button, self.parts_button,
+            self.longer_button, self.model_button,
         )  # fmt: skip
         self.reasons = label("", "secondary", SMALL, wraps=True)
         self._lay_out()
+        self.detail_button.clicked.connect(self._see_less)
         self.pages_button.clicked.connect(self._choose_pages)
         self.passages_button.clicked.connect(self._choose_passages)
         self.parts_button.clicked.connect(self.parts_requested)
@@ -142,7 +145,7 @@ class FitLine(QFrame):
             tokens = tokens_words(largest.tokens or 0, approximate=largest.approximate)
             return tr(
                 "{name} has {tokens}; {model} reads {context} at once.",
-                name=largest.name, tokens=tokens, model=model, context=context,
+                name=largest.shown_name, tokens=tokens, model=model, context=context,
             )  # fmt: skip
         if fit.file_tokens > room:
             tokens = tokens_words(fit.file_tokens, approximate=fit.approximate)
@@ -160,11 +163,16 @@ class FitLine(QFrame):
     def _offer(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> list[str]:
         """Enable the ways that there are; returns why the others are none."""
         reasons: list[str] = []
+        pictures = sum(each.is_image for each in files)
+        least = tr("The model cannot see them with less detail.")
+        self._offer_if(pictures, self.detail_button, "" if fit.less_detail else least, reasons)
+        is_text = len(files) > pictures or not files
         paged = [each for each in files if each.file and len(each.file.pages) > 1]
-        self._enable(self.pages_button, "" if paged else tr("No file here has pages."), reasons)
+        no_pages = tr("No file here has pages.")
+        self._offer_if(is_text, self.pages_button, "" if paged else no_pages, reasons)
         whole = [e for e in files if e.file and e.file.name and e.file.reads.is_counted]
         none = tr("Only passages are read already.") if files else tr("No file is attached.")
-        self._enable(self.passages_button, "" if whole else none, reasons)
+        self._offer_if(is_text, self.passages_button, "" if whole else none, reasons)
         self.parts_button.setVisible(bool(whole))
         longer = fit.longer_context
         if longer is None:
@@ -183,12 +191,25 @@ class FitLine(QFrame):
             reasons.append(tr("None of your other models can read it all."))
         return reasons
 
+    def _offer_if(
+        self, condition: object, button: TextButton, why_not: str, reasons: list[str]
+    ) -> None:
+        """Show a way where the condition holds."""
+        button.setVisible(bool(condition))
+        if condition:
+            self._enable(button, why_not, reasons)
+
     def _enable(self, button: TextButton, why_not: str, reasons: list[str]) -> None:
         button.setEnabled(not why_not)
         button.setAccessibleDescription(why_not)
         button.setToolTip(why_not)
         if why_not:
             reasons.append(why_not)
+
+    def _see_less(self) -> None:
+        fit = self._state.fit
+        for id, tokens in fit.less_detail if fit is not None else ():
+            self.detail_requested.emit(id, tokens)
 
     def _choose_pages(self) -> None:
         files = self._files

@@ -52,3 +52,27 @@ def test_the_model_sees_the_picture_that_was_attached(runs: Runs, tmp_path: Path
     assert first
     assert first != other
     assert answer(stage, red) == first
+
+
+def test_pictures_that_do_not_fit_are_seen_with_less_detail(runs: Runs, tmp_path: Path) -> None:
+    wide, tall = tmp_path / "wide.png", tmp_path / "tall.png"
+    Image.new("RGB", (640, 420), "red").save(wide)
+    Image.new("RGB", (300, 900), "blue").save(tall)
+    stage = runs.start()
+    shown, line = stage.states.attachments, stage.window.chat.fit_line
+    stage.controller.attachments.attach([wide, tall])
+    until(lambda: shown.fit is not None and bool(shown.fit.less_detail))
+    assert shown.fit is not None
+    assert not shown.fit.fits
+    assert line.detail_button.isVisibleTo(line)
+    assert line.detail_button.isEnabled()
+    assert not line.pages_button.isVisibleTo(line)  # no text is attached
+    before = [each.tokens or 0 for each in shown.of(None)]
+    line.detail_button.click()
+    until(lambda: all(each.tokens for each in shown.of(None)))
+    until(lambda: shown.fit is not None and shown.fit.fits)
+    after = [each.tokens or 0 for each in shown.of(None)]
+    assert all(0 < less < more for less, more in zip(after, before, strict=True))
+    until(lambda: stage.controller.send("what is it"))
+    stage.wait_until_idle()
+    assert stage.state.messages[-1].state is not MessageState.FAILED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.domain.documents import Reads
 from app.domain.model_ref import Local
-from app.domain.parts import FilePart
+from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import (
     Attachment,
     AttachmentPhase,
@@ -81,8 +81,9 @@ def test_a_file_that_is_too_long_is_named(stage: Stage) -> None:
     name = stage.state.model.name
     words = f"report.pdf has 120,000 tokens; {name} reads 8,192 at once."
     assert line.words.text() == words
-    assert all(button.isVisible() for button in line.buttons)
-    assert [button.isEnabled() for button in line.buttons] == [True, True, True, False, True]
+    visible = [button for button in line.buttons if button.isVisible()]
+    assert visible == [*line.buttons[1:]]  # without that of pictures
+    assert [button.isEnabled() for button in visible] == [True, True, True, False, True]
 
 
 def test_files_and_chats_that_are_too_long_are_named(stage: Stage) -> None:
@@ -143,3 +144,21 @@ def test_earlier_files_that_are_not_read_are_named(stage: Stage) -> None:
     stage.ready(MODEL)
     line = shown(stage, replace(FITS, forgotten=("a.pdf", "b.pdf")), SMALL)
     assert line.reasons.text() == "Of earlier files, not read any more: a.pdf, b.pdf."
+
+
+def test_pictures_that_are_too_large_can_be_seen_with_less_detail(stage: Stage) -> None:
+    stage.ready(MODEL)
+    pasted = Attachment(1, "", "", READY, ImagePart("0" * 64, width=9, height=9), 9_000)
+    fit = FitEstimate(9_100, 8192, 1024, 9_000, less_detail=((1, 6_000),))
+    line = shown(stage, fit, pasted)
+    assert line.words.text().startswith("Pasted picture has 9,000 tokens;")
+    assert not line.pages_button.isVisible()
+    assert not line.passages_button.isVisible()
+    asked: list[tuple[int, int]] = []
+    line.detail_requested.disconnect()
+    line.detail_requested.connect(lambda id, tokens: asked.append((id, tokens)))
+    line.detail_button.click()
+    assert asked == [(1, 6_000)]
+    line = shown(stage, replace(fit, less_detail=()), pasted)
+    assert not line.detail_button.isEnabled()
+    assert line.reasons.text().startswith("The model cannot see them with less detail.")
