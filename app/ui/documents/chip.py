@@ -360,10 +360,10 @@ def _collection_face(item: ShownCollection) -> _Face:
 
 
 def _image_about(part: ImagePart, item: Attachment) -> str:
-    """The size of a picture, its detail if one was chosen, and its tokens where they are known."""
+    """The size of a picture, or its detail if one was chosen, and its tokens if they are known."""
     tokens = tokens_words(item.tokens) if item.tokens else ""
     detail = detail_words(part.detail) if part.detail in (Detail.LOW, Detail.HIGH) else ""
-    return " · ".join(filter(None, (size_words(part), detail, tokens)))
+    return " · ".join(filter(None, (detail or size_words(part), tokens)))
 
 
 def _about(part: FilePart, item: Attachment) -> str:
