@@ -65,7 +65,7 @@ class ChatPage(QWidget):
         ):  # fmt: skip
             self.composer.add_below_chips(line)
         self.destination = DestinationLine(states.connections)
-        self.status_line = StatusLine(state)
+        self.status_line = StatusLine(state, attachments)
         self.resume_line = ResumeLine(states.sessions)
         self.model_line = ModelLine(state)
         self.download_line = BetterModelLine(state, states.library, only_download=True)

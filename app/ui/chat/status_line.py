@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStackedLayout, QWidget
 
 from app.domain.model_ref import Local
+from app.state.attachments import AttachmentsState
 from app.state.chat import ChatModel, Generation, ModelPhase, State
 from app.state.devices import moved_words, place_words
 from app.state.performance import tokens_per_second
@@ -29,9 +30,11 @@ class StatusLine(QWidget):
     title_cancelled = Signal()  # the title that the model writes
     policy_requested = Signal()  # the choice of what happens when the shown chat is full
 
-    def __init__(self, state: State, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, state: State, attachments: AttachmentsState, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._state = state
+        self._state, self._attachments = state, attachments
         self.setFixedHeight(28)
         # Elided in the middle: the name is at its start, progress at its end.
         self.words = ElidedLabel("secondary", figures(SMALL), Qt.TextElideMode.ElideMiddle)
@@ -70,6 +73,7 @@ class StatusLine(QWidget):
         state.chat_model_changed.connect(self.refresh)
         state.message_added.connect(self.refresh)  # also the other one of two compared answers
         state.message_removed.connect(self.refresh)
+        attachments.changed.connect(self.refresh)
         self.refresh()
 
     def refresh(self) -> None:
@@ -119,7 +123,13 @@ class StatusLine(QWidget):
             self._set(self.words, not_loaded if here else other.name)
             self.words.setToolTip("")
         elif loaded:
-            self._show_context(used, state.typed_tokens, loaded.context)
+            whole = (
+                each.tokens or 0
+                for each in self._attachments.of(state.current)
+                if not (each.file and each.file.reads.has_sections)  # read part by part
+            )
+            unsent = state.typed_tokens + sum(whole)
+            self._show_context(min(used, loaded.context), unsent, loaded.context)
             slow = loaded.slow
             self._set(self.words, " · ".join(self._parts(loaded, slow)))
             self.words.setToolTip("\n".join((*_details(loaded), *_slow_details(slow))))
@@ -128,24 +138,24 @@ class StatusLine(QWidget):
             self.words.setToolTip("")
         self._pages.setCurrentWidget(self._quiet)
 
-    def _show_context(self, used: int, typed: int, context: int) -> None:
-        """Show how many tokens of the context the chat uses, and the typed message will."""
+    def _show_context(self, used: int, unsent: int, context: int) -> None:
+        """Show how many tokens of the context the chat uses, and the message with its files will."""
         state = self._state
-        self.meter.set_share((used + typed) / context if context else 0.0)
+        self.meter.set_share((used + unsent) / context if context else 0.0)
         self._set(
             self.context,
-            tr("{used} of {total}", used=number(used + typed), total=number(context)),
+            tr("{used} of {total}", used=number(used + unsent), total=number(context)),
         )
         tip = tr(
             "This chat uses {used} of the {total} tokens the model can take in at once",
             used=number(used),
             total=number(context),
         )
-        if typed:
+        if unsent:
             tip += "\n" + trn(
-                "Your message has {count} token", "Your message has {count} tokens", typed
+                "Your message has {count} token", "Your message has {count} tokens", unsent
             )
-        full = context > 0 and used + typed >= _NEARLY_FULL * context
+        full = context > 0 and used + unsent >= _NEARLY_FULL * context
         if full:
             drops = state.settings(state.current).policy is ContextPolicy.DROP_OLDEST
             tip += "\n" + (

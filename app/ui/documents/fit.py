@@ -163,10 +163,10 @@ class FitLine(QFrame):
     def _offer(self, fit: FitEstimate, files: tuple[Attachment, ...]) -> list[str]:
         """Enable the ways that there are; returns why the others are none."""
         reasons: list[str] = []
-        pictures = sum(each.is_image for each in files)
+        pictures = any(each.is_image for each in files)
         least = tr("The model cannot see them with less detail.")
         self._offer_if(pictures, self.detail_button, "" if fit.less_detail else least, reasons)
-        is_text = len(files) > pictures or not files
+        is_text = any(each.file for each in files) or not files
         paged = [each for each in files if each.file and len(each.file.pages) > 1]
         no_pages = tr("No file here has pages.")
         self._offer_if(is_text, self.pages_button, "" if paged else no_pages, reasons)
@@ -192,10 +192,10 @@ class FitLine(QFrame):
         return reasons
 
     def _offer_if(
-        self, condition: object, button: TextButton, why_not: str, reasons: list[str]
+        self, condition: bool, button: TextButton, why_not: str, reasons: list[str]
     ) -> None:
         """Show a way where the condition holds."""
-        button.setVisible(bool(condition))
+        button.setVisible(condition)
         if condition:
             self._enable(button, why_not, reasons)
 

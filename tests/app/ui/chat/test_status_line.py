@@ -8,8 +8,11 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app.domain.documents import Reads
 from app.domain.generation_settings import GenerationSettings
 from app.domain.model_ref import Local
+from app.domain.parts import FilePart, ImagePart
+from app.state.attachments import Attachment
 from app.state.chat import ChatModel
 from app.ui.chat.status_line import StatusLine
 from engine import DeviceFault, DevicePart, DeviceRefusal, SlowPart, SlowReason
@@ -114,6 +117,26 @@ def test_finished_answer_shows_speed_and_context_use(stage: Stage) -> None:
     assert words(stage).endswith("38.5 tokens/s")
     assert line(stage).context.text() == "1,204 of 8,192"
     assert line(stage).meter.share == pytest.approx(1204 / 8192)
+
+
+def test_attached_files_count_before_they_are_sent(stage: Stage) -> None:
+    stage.ready(MODEL)
+    picture = Attachment(1, "a.png", part=ImagePart("0" * 64), tokens=1_200)
+    cut = Attachment(2, "b.pdf", part=FilePart("b.pdf", reads=Reads.SUMMARY), tokens=90_000)
+    stage.states.attachments.set(None, [picture, cut])
+    assert line(stage).context.text() == "1,200 of 8,192"
+    assert "Your message has 1,200 tokens" in line(stage).context.toolTip()
+    stage.states.attachments.set(None, [])
+    assert line(stage).context.text() == "0 of 8,192"
+
+
+def test_the_last_token_of_a_full_chat_is_no_more_than_the_context(stage: Stage) -> None:
+    stage.ready(MODEL)
+    stage.controller.send("Hello")
+    stage.engine.write("Hi")
+    stage.engine.finish(tokens=8_193)
+    stage.wait_until_idle()
+    assert line(stage).context.text() == "8,192 of 8,192"
 
 
 def test_context_use_is_per_conversation(stage: Stage) -> None:
