@@ -49,7 +49,8 @@ _RECORDED = """
     ernie4_5-moe exaone4 falcon-h1 gemma gemma2 gemma3 gemma3n gemma4 glm4 glm4moe gpt-oss granite
     granite_swa granitehybrid granitemoe hunyuan-dense laguna lfm2 lfm2moe llama llama4 mamba2 maple
     mellum minicpm mistral3 mistral4 nanbeige nemotron_h nemotron_h_moe olmo2 olmoe phi2 phi3 phimoe
-    qwen2 qwen3 qwen35 qwen35moe qwen3moe qwen3next seed_oss smollm3 spark2_5 starcoder starcoder2
+    qwen2 qwen2vl qwen3 qwen35 qwen35moe qwen3moe qwen3next qwen3vl qwen3vlmoe seed_oss smollm3
+    spark2_5 starcoder starcoder2
 """
 ARCHITECTURES = frozenset(_RECORDED.split())
 PEER_SECONDS, OUR_SECONDS = 120, 240  # time limits for one model

@@ -1,4 +1,4 @@
-"""Skeletons of architectures that llama.cpp's own test writes no file of: Apertus, BitNet, Gemma 3n, 4.
+"""Skeletons of architectures that llama.cpp's own test writes no file of: Apertus, Gemma 4, Qwen3-VL.
 
 The metadata are those that its converters write, at small sizes; the shapes are those that it loads.
 """
@@ -21,6 +21,9 @@ def skeletons() -> dict[str, Skeleton]:
         "gemma3n": _gemma3n(),
         "gemma4": _gemma4(),
         "gemma4-moe": _gemma4_moe(),
+        "qwen2vl": _qwen_vl("qwen2vl"),
+        "qwen3vl": _qwen_vl("qwen3vl"),
+        "qwen3vlmoe": _qwen_vl("qwen3vlmoe"),
     }
 
 
@@ -234,3 +237,30 @@ def _gemma4_moe() -> Skeleton:
         "expert_feed_forward_length": X,
     }
     return _skeleton("gemma4", keys, tensors)
+
+
+def _qwen_vl(name: str) -> Skeleton:
+    D, H, K, C, F, experts = 128, 4, 2, 32, 192, 6  # noqa: N806
+    tensors, is_mixture = _ends(D, head=True), name == "qwen3vlmoe"
+    for index in range(2):
+        shapes = _attention(D, H, K, C) | _mlp(D, F)
+        if is_mixture:
+            for part in ("gate", "up"):
+                shapes[f"ffn_{part}_exps"] = (experts, F, D)
+                del shapes[f"ffn_{part}"]
+            del shapes["ffn_down"]
+            shapes |= {"ffn_down_exps": (experts, D, F), "ffn_gate_inp": (experts, D)}
+        if name != "qwen2vl":
+            shapes |= {"attn_q_norm": (C,), "attn_k_norm": (C,)}
+        tensors |= _layer(index, shapes)
+        if name == "qwen2vl":
+            for part, rows in (("q", H * C), ("k", K * C), ("v", K * C)):
+                tensors[f"blk.{index}.attn_{part}.bias"] = (rows,)
+    keys = _sizes(2, D, H, K, C, F) | {"rope.dimension_sections": [6, 5, 5, 0]}
+    if name == "qwen2vl":
+        keys["attention.layer_norm_rms_epsilon"] = 1e-12  # llama.cpp reads none, and adds 0
+    else:
+        keys["n_deepstack_layers"] = 2
+    if is_mixture:
+        keys |= {"expert_count": experts, "expert_used_count": 3, "expert_feed_forward_length": F}
+    return _skeleton(name, keys, tensors)

@@ -22,7 +22,7 @@ BEGIN, END = "<!-- families -->", "<!-- /families -->"
 # Families as users know them, their architectures, and what they are known for.
 ROWS: tuple[tuple[str, str, str], ...] = (
     ("Qwen3.5 to 3.8, Bonsai 27B", "qwen35 qwen35moe qwen3next", "reasoning; long texts in little memory"),
-    ("Qwen2.5, Qwen3, Bonsai 8B", "qwen2 qwen3 qwen3moe", "all-round models of every size; 1-bit Bonsai"),
+    ("Qwen2.5, Qwen3, VL, Bonsai 8B", "qwen2 qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe", "all-round models of every size; 1-bit Bonsai"),
     ("Gemma 4, Gemma 3n", "gemma4 gemma3n", "phones and laptops: embeddings for every layer"),
     ("Gemma 1 to 3", "gemma gemma2 gemma3", "many languages"),
     ("gpt-oss", "gpt-oss", "OpenAI's open mixtures; MXFP4"),

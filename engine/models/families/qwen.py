@@ -1,4 +1,8 @@
-"""qwen2, qwen3, qwen3moe and the Bonsai models: llama blocks; qwen3 adds query and key norms."""
+"""qwen2, qwen3, qwen3moe, the Bonsai models, and the text side of qwen2vl, qwen3vl and qwen3vlmoe.
+
+Llama blocks; qwen3 adds query and key norms. The three axes of RoPE are equal in a text: images
+alone have others (`engine.models.seeing`).
+"""
 
 from __future__ import annotations
 

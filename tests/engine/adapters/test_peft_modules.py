@@ -29,6 +29,9 @@ OTHERS = {
     "minicpm",
     "nanbeige",
     "phimoe",
+    "qwen2vl",
+    "qwen3vl",
+    "qwen3vlmoe",
     "spark2_5",
     "starcoder",
 }
