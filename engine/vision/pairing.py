@@ -38,16 +38,25 @@ class _Kind:
     """The text models that a kind of projector is made for, and how they read its rows."""
 
     architectures: frozenset[str]
-    spans: Spans = Spans.CAUSAL
+    spans: Callable[[GGUFFile], Spans] | Spans = Spans.CAUSAL
     # Of RoPE by line and column: the axis of each of so many pairs of channels.
     axes: Callable[[GGUFFile, int], Tensor] | None = None
+
+
+def _gemma4_spans(file: GGUFFile) -> Spans:
+    """Of E2B and E4B, which have embeddings for single layers, every token sees only what is before it.
+
+    No key says so; in transformers it is `use_bidirectional_attention`.
+    """
+    has_layer_rows = file.metadata.get("gemma4.embedding_length_per_layer_input", 0)
+    return Spans.CAUSAL if has_layer_rows else Spans.WINDOWED
 
 
 _KINDS = {
     "qwen3vl_merger": _Kind(
         frozenset(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe")), axes=interleaved_axes
     ),
-    "gemma4v": _Kind(frozenset(("gemma4",)), Spans.WINDOWED),
+    "gemma4v": _Kind(frozenset(("gemma4",)), _gemma4_spans),
     "gemma3": _Kind(frozenset(("gemma3",)), Spans.WHOLE),
     "pixtral": _Kind(frozenset(("llama", "mistral3"))),
     "lfm2": _Kind(frozenset(("lfm2", "lfm2moe"))),
@@ -182,7 +191,8 @@ def build_sight(text: GGUFFile, decoder: Decoder, path: Path, backend: Backend) 
     config = check_encoder(path, text.string("general.architecture"), width)
     kind = _KINDS[config.projector]
     axes = None if kind.axes is None else kind.axes(text, _pairs(decoder))
-    seeing = Seeing(width, axes, kind.spans, len(config.deep))
+    spans = kind.spans if isinstance(kind.spans, Spans) else kind.spans(text)
+    seeing = Seeing(width, axes, spans, len(config.deep))
     vocabulary = decoder.head.weight.shape[0]
     # Embeddings of single layers are those of the padding token where a picture is.
     pad = text.metadata.get("tokenizer.ggml.padding_token_id")

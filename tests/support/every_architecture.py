@@ -36,12 +36,7 @@ _EMBEDDINGS = ("embed", "wte", "lm_head")  # parts of names of tensors with a ro
 def write(architecture: str, path: Path, *, context: int, window: int) -> Path:
     """Write a model; layers that have a window get this one."""
     if architecture in KINDS:
-        skeleton = architecture_files.recorded()[KINDS[architecture]]
-        skeleton = skeleton.without_scales().without_ranking()
-        words = tiny.bpe("qwen3")
-        sizes = {"context_length": context, "attention.sliding_window": window}
-        skeleton = skeleton.changed(len(words["tokenizer.ggml.tokens"]), sizes)
-        return architecture_files.write(skeleton, path, words)
+        return write_skeleton(KINDS[architecture], path, context=context, window=window)
     case = _case(architecture)
     state = oracle.recorded(case.name)
     del state["tokens"], state["logits"]
@@ -56,6 +51,15 @@ def write(architecture: str, path: Path, *, context: int, window: int) -> Path:
             state[name] = made.astype(np.float16)
     case = replace(case, context=context, window=window if case.window else 0)
     return oracle.write_gguf(case, state, path, words)
+
+
+def write_skeleton(name: str, path: Path, *, context: int, window: int) -> Path:
+    """Write a recorded model with a vocabulary; layers that have a window get this one."""
+    skeleton = architecture_files.recorded()[name].without_scales().without_ranking()
+    words = tiny.bpe("qwen3")
+    sizes = {"context_length": context, "attention.sliding_window": window}
+    skeleton = skeleton.changed(len(words["tokenizer.ggml.tokens"]), sizes)
+    return architecture_files.write(skeleton, path, words)
 
 
 def _case(architecture: str) -> oracle.Case:
