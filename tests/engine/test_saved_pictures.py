@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,13 @@ from engine import (
     snapshots_folder,
 )
 from engine.loading import sight
+from engine.loading.identity import ModelFiles, stamps
+from engine.loading.loader import load
+from engine.state.disk.disk_tier import encoder_key
 from engine.vision.pairing import EncoderFile
+from engine.vision.sight import Sight
 from engine_bench import AMPLE_BYTES, GREEDY, Bench, answer_text, finished
+from kernels.ops import Spans
 from seeing_files import Reader
 
 CAT, DOG, BIRD = (ImagePart(name) for name in (b"cat", b"dog", b"bird"))
@@ -230,3 +236,15 @@ def test_texts_with_and_without_pictures_share_the_pages_before_them(
     (*_, failed) = seeing.until(Finished, Failed)
     assert isinstance(failed, Failed)
     assert "another picture encoder" in failed.message
+
+
+def test_the_key_of_an_encoder_says_how_a_text_reads_its_rows(path: Path, tmp_path: Path) -> None:
+    model, file = load(path, sees=True), path.with_name("mmproj-tiny.gguf")
+    files = ModelFiles([file], stamps([file]), tmp_path / "hashes.json")
+    assert model.sight is not None
+    keys = set[str]()
+    for spans in Spans:
+        seeing = replace(model.sight.seeing, spans=spans)
+        seen = Sight(seeing, model.sight.registry, model.sight.encoder)
+        keys.add(encoder_key(files, replace(model, sight=seen)))
+    assert len(keys) == len(Spans)

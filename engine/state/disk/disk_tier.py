@@ -7,6 +7,7 @@ nobody writes while others hold them, so nothing is copied.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -65,7 +66,7 @@ class _Search:
     matches: list[Match] = field(default_factory=list[Match])  # the longest first
     files: list[SavedSequence] = field(default_factory=list[SavedSequence])  # looked at
     key: StateKey | None = None  # None: nothing was looked at, for the reason `refused`
-    encoder: str = ""  # SHA-256 of the file of the picture encoder, if a file has images
+    encoder: str = ""  # key of the picture encoder, if a file has images
     refused: SnapshotError | None = None
 
 
@@ -130,7 +131,7 @@ class DiskTier:
             scheduler.pool,
             identify=partial(identify, files, model),
             describe=lambda stack: metadata_of(model, stack),
-            to_saved=partial(_to_saved, self._images, encoder_files),
+            to_saved=partial(_to_saved, model, encoder_files),
         )
         scheduler.tree.on_evict = self.evicted.take
         self._saved: dict[str, tuple[list[int], str, Path]] = {}  # tokens, stack key, file
@@ -142,9 +143,9 @@ class DiskTier:
         """
         return identify(self._files, self._model, stack, checkpoint)
 
-    def encoder_sha256(self, checkpoint: Checkpoint = lambda: None) -> str:
-        """The hash of the file of the picture encoder, see `encoder_sha256`."""
-        return encoder_sha256(self._encoder_files, checkpoint)
+    def encoder_key(self, checkpoint: Checkpoint = lambda: None) -> str:
+        """The key of the picture encoder, see `encoder_key`."""
+        return encoder_key(self._encoder_files, self._model, checkpoint)
 
     def has_images(self, tokens: Sequence[int]) -> bool:
         """Whether a text has rows of images."""
@@ -244,11 +245,11 @@ class DiskTier:
     def _encoder_of(
         self, files: Sequence[SavedSequence], checkpoint: Checkpoint
     ) -> Generator[None, None, str]:
-        """The hash of the picture encoder, if a file has images; "" if no image is of it."""
+        """The key of the picture encoder, if a file has images; "" if no image is of it."""
         if self._encoder_files is None or not any(saved.images for saved in files):
             return ""
         try:
-            return (yield from _on_thread(lambda: self.encoder_sha256(checkpoint), checkpoint))
+            return (yield from _on_thread(lambda: self.encoder_key(checkpoint), checkpoint))
         except SnapshotError as error:
             log.info("saved texts with pictures are not used: %s", error)
             return ""
@@ -382,7 +383,7 @@ class DiskTier:
         """Hash the picture encoder on a thread before `save`, if the text has images."""
         text = text or self._texts.get(request.answer)
         if text is not None and self.has_images(text.tokens):
-            yield from _on_thread(lambda: self.encoder_sha256(checkpoint), checkpoint)
+            yield from _on_thread(lambda: self.encoder_key(checkpoint), checkpoint)
 
     def save(
         self, request: Save, handle: RequestHandle, text: SavedText | None = None
@@ -411,7 +412,7 @@ class DiskTier:
         before = self._saved.get(name)
         if not tokens or (before and before[:2] == (text.tokens, key) and before[2].exists()):
             return nothing
-        ids, images = _to_saved(self._images, self._encoder_files, text.tokens)
+        ids, images = _to_saved(self._model, self._encoder_files, text.tokens)
         held = [page for pages in match.pages for page in pages if page is not None]
         store.check_budget(sum(page.data.nbytes for page in held), request.budget_bytes)
         for page in held:
@@ -454,15 +455,18 @@ def identify(
     )
 
 
-def encoder_sha256(files: ModelFiles | None, checkpoint: Checkpoint = lambda: None) -> str:
-    """The hash of the file of a picture encoder, at first use as `identify`; "": there is none.
+def encoder_key(
+    files: ModelFiles | None, model: LoadedModel, checkpoint: Checkpoint = lambda: None
+) -> str:
+    """The key of a picture encoder, at first use as `identify`; "": there is none.
 
-    Raises SnapshotError when the file has changed since the model was loaded.
+    A hash over that of its file and how the rows of an image attend to each other. Raises
+    SnapshotError when the file has changed since the model was loaded.
     """
-    if files is None:
+    if files is None or model.sight is None:
         return ""
     if sha256 := files.sha256(checkpoint):
-        return sha256
+        return hashlib.sha256(f"{sha256} {model.sight.seeing.spans.name}".encode()).hexdigest()
     raise SnapshotError(
         "The file of the picture encoder has changed since the model was loaded.",
         "Load the model again.",
@@ -474,12 +478,13 @@ def _has_images(tokens: Sequence[int], images: ImageRegistry | None) -> bool:
 
 
 def _to_saved(
-    images: ImageRegistry | None, encoder_files: ModelFiles | None, tokens: list[int]
+    model: LoadedModel, encoder_files: ModelFiles | None, tokens: list[int]
 ) -> tuple[list[int], tuple[SavedImage, ...]]:
     """Ids and images of a text as files have them. Raises SnapshotError."""
+    images = None if model.sight is None else model.sight.registry
     if images is None or not _has_images(tokens, images):
         return tokens, ()
-    if not (encoder := encoder_sha256(encoder_files)):
+    if not (encoder := encoder_key(encoder_files, model)):
         raise SnapshotError(
             "The picture encoder of this text is not known.", "Load the model again."
         )

@@ -15,7 +15,7 @@ def to_saved(
 ) -> tuple[list[int], tuple[SavedImage, ...]]:
     """The ids of a text as files have them, see `page_file.pages_of`, and its images.
 
-    `encoder` is the SHA-256 of the file of the picture encoder. Of a shorter text that this one
+    `encoder` is the key of the picture encoder. Of a shorter text that this one
     begins with, ids and images are the first of these.
     """
     array, first_row = np.asarray(ids, dtype=np.int64), 0

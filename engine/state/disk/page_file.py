@@ -68,7 +68,7 @@ class StateKey:
 class SavedImage:
     """An image of a saved text, by all that its rows and their places depend on."""
 
-    encoder: str  # SHA-256 of the file of the picture encoder
+    encoder: str  # key of the picture encoder, see `disk_tier.encoder_key`
     key: str  # of `engine.vision.registry`: SHA-256 of its pixels
     count: int  # rows
     lines: int  # rows of them, one below the other

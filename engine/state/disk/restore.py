@@ -111,7 +111,7 @@ def refusal(
 def check_origin(saved: SavedSequence, key: StateKey, context: int, encoder: str = "") -> None:
     """Raise SnapshotError for another model, adapter stack, cache type, size or version.
 
-    Or, if the sequence has images, for another picture `encoder`, by the SHA-256 of its file.
+    Or, if the sequence has images, for another picture `encoder`, by its key.
     """
     if saved.fault is not None:
         raise saved.fault
