@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 from app.domain.marks import Grid, WrittenMark
 
@@ -254,7 +255,7 @@ def _marks(
     if step == 4 and pairs > 2:  # a polygon: the box around it
         xs, ys = values[::2], values[1::2]
         values = [min(xs), min(ys), max(xs), max(ys)] if _is_usable(values) else []
-    is_flat = isinstance(value, list) and len(value) == len(values)
+    is_flat = len(_items(value)) == len(values)
     if not step or (step == 2 and is_flat and len(values) == 4):
         step = 2 if len(values) == 2 or pairs else 4
     for each in _groups(values, step):
@@ -264,18 +265,20 @@ def _marks(
 
 def _flat(value: object) -> tuple[int, list[float]]:
     """How many of the lists in a value are pairs of numbers, and all its numbers."""
-    if not isinstance(value, list):
-        return 0, _numbers(value) if isinstance(value, str) else []
-    values: list[float] = []
+    values = _numbers(value) if isinstance(value, str) else []
     pairs = 0
-    for each in value:
-        if isinstance(each, list):
+    for each in _items(value):
+        if isinstance(number := _value(each), float):
+            values.append(number)
+        elif not isinstance(each, str):
             more, inner = _flat(each)
             pairs += more or int(len(inner) == 2)
             values += inner
-        elif isinstance(number := _value(each), float):
-            values.append(number)
     return pairs, values
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 # --- values -------------------------------------------------------------------------------------
@@ -317,14 +320,14 @@ def _whole(value: object) -> int | None:
     if isinstance(value, str):
         digits = re.search(r"\d{1,4}\Z", value.strip())
         return int(digits[0]) if digits else None
-    is_whole = isinstance(value, float) and math.isfinite(value) and 0 <= value < 10_000
-    return int(value) if is_whole and isinstance(value, float) and value == int(value) else None
+    is_whole = isinstance(value, float) and value.is_integer() and 0 <= value < 10_000
+    return int(value) if is_whole and isinstance(value, float) else None
 
 
 def _text(value: object) -> str:
-    if isinstance(value, list):
-        value = next((each for each in value if isinstance(each, str)), "")
-    return _label(value) if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return _label(value)
+    return _label(next((each for each in _items(value) if isinstance(each, str)), ""))
 
 
 def _label(text: str) -> str:

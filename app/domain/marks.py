@@ -151,8 +151,8 @@ def placed(
             continue
         if not is_point and (left == right and top == bottom):
             continue
-        sides = (min(max(share, 0.0), 1.0) for share in (left, top, right, bottom))
-        found.append(Mark(*sides, each.label, is_point))
+        left, top, right, bottom = (min(max(x, 0.0), 1.0) for x in (left, top, right, bottom))
+        found.append(Mark(left, top, right, bottom, each.label, is_point))
     return tuple(found)
 
 

@@ -10,6 +10,7 @@ from app.domain.parts import ImagePart, Part, TextPart
 from app.state.attachments import Attachment, AttachmentPhase, DetailTokens
 from app.store.blobs import Blobs
 from app.store.store import Store
+from app.ui.pictures.card import PictureCard
 from engine import Role
 from scenes_chat import NAME, Scene, ready
 from stage import Stage, flush
@@ -111,6 +112,90 @@ def picture_zoomed(stage: Stage) -> None:
     flush()
 
 
+MARKED = """Here is what I see:
+
+```json
+[
+  {"bbox_2d": [0, 390, 1000, 585], "label": "ridge"},
+  {"bbox_2d": [695, 168, 760, 255], "label": "sun"},
+  {"bbox_2d": [0, 580, 1000, 1000], "label": "lake"},
+  {"bbox_2d": [150, 405, 250, 580], "label": "peak"},
+  {"bbox_2d": [560, 460, 640, 580], "label": "peak"},
+  {"bbox_2d": [960, 540, 1000, 590], "label": "a boat that is moored at the far end of the lake"},
+  {"point_2d": [430, 700], "label": "reflection"}
+]
+```
+"""
+
+
+def _show_marked(stage: Stage, text: str = MARKED, model: str = "Qwen3-VL-8B") -> None:
+    path = stage.folder / "conversations.sqlite"
+    blobs = Blobs(path)
+    parts: tuple[Part, ...] = (
+        _kept(blobs, "ridge.png", 700, 1100),
+        _kept(blobs, "lake in the evening.jpg", 1600, 1000, "A lake below a wooded ridge"),
+        TextPart("Where are the peaks, and the sun? Answer with boxes."),
+    )
+    store = Store.open(path)
+    chat = store.create_conversation("A lake").id
+    own = store.add_message(chat, None, Role.USER, parts).id
+    store.add_message(chat, own, Role.ASSISTANT, (TextPart(text),), model=model)
+    store.close()
+    ready(stage)
+    stage.controller.open_conversation(chat)
+    stage.wait_until_idle()
+    stage.window.grab()
+    stage.wait_until_idle()
+
+
+def marks_offered(stage: Stage) -> None:
+    """An answer with boxes, and the tool that shows them."""
+    _show_marked(stage)
+
+
+def _open_marks(stage: Stage, *args: str) -> PictureCard:
+    _show_marked(stage, *args)
+    transcript = stage.window.transcript
+    transcript.marks_requested.emit(transcript.stack.views[-1].message.id)
+    stage.wait_until_idle()
+    card = stage.window.attaching.pictures.card
+    assert card is not None
+    card.canvas._make_fine()
+    flush()
+    return card
+
+
+def marks(stage: Stage) -> None:
+    """Boxes and a point over the picture of the question."""
+    _open_marks(stage)
+
+
+def marks_hidden(stage: Stage) -> None:
+    """Only two labels are shown, of a model whose coordinates may be read in several ways."""
+    card = _open_marks(
+        stage, MARKED.replace("bbox_2d", "bbox").replace("point_2d", "point"), "Other"
+    )
+    for name in ("ridge", "lake", "reflection"):
+        card.marks.chips[name].click()
+    flush()
+
+
+def marks_many(stage: Stage) -> None:
+    """Sixty labels, at a part of the picture."""
+    rows = [f'{{"bbox_2d": [{x}, {y}, {x + 60}, {y + 70}], "label": "thing {x + y * 3}"}}'
+            for x in range(20, 1000, 95) for y in range(40, 900, 150)]  # fmt: skip
+    card = _open_marks(stage, f"[{','.join(rows)}]")
+    card.canvas.set_scale(1.0)
+    flush()
+
+
+def marks_elsewhere(stage: Stage) -> None:
+    """Another picture of the question, on which nothing is marked."""
+    card = _open_marks(stage, '[{"image_index": 2, "bbox_2d": [1, 2, 300, 400], "label": "lake"}]')
+    card.move_on(-1)
+    stage.wait_until_idle()
+
+
 def _attach(stage: Stage, *, fixed: bool = False) -> Attachment:
     """A picture that is not sent."""
     blobs = Blobs(stage.folder / "conversations.sqlite")
@@ -154,5 +239,10 @@ SCENES: dict[str, Scene] = {
         picture_zoomed,
         picture_options,
         picture_fixed,
+        marks_offered,
+        marks,
+        marks_hidden,
+        marks_many,
+        marks_elsewhere,
     )
 }

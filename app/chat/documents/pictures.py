@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -56,10 +56,17 @@ class Pictures:
     def save(self, image: ImagePart, path: Path) -> None:
         """Write the kept file of a picture to a path; a notice says why it could not be written."""
 
+        self._write(lambda: self._blobs.pieces(image.sha256), path)
+
+    def save_made(self, make: Callable[[], bytes], path: Path) -> None:
+        """Write a file whose content `make` makes on the thread, as `save` does."""
+        self._write(lambda: [make()], path)
+
+    def _write(self, pieces: Callable[[], Iterable[bytes]], path: Path) -> None:
         def written(fault: Notice | None) -> None:
             self._state.set_notice(NOTICE, fault)
 
-        self._worker.run(lambda: self._save(image, path), written)
+        self._worker.run(lambda: _write(pieces, path), written)
 
     def close(self) -> None:
         """Read no more."""
@@ -99,29 +106,30 @@ class Pictures:
             ending = ENDINGS.get(media_type(file.read(BEGINNING)), "")
         return PictureCopy(image.sha256, longest, *found.size, found.pixels, ending)
 
-    def _save(self, image: ImagePart, path: Path) -> Notice | None:
-        """Save a file, on the thread; raises nothing."""
-        fresh = path.with_name(f"{path.name}.new")
-        try:
-            with open(disk_files.system_path(fresh), "wb") as file:
-                for piece in self._blobs.pieces(image.sha256):
-                    file.write(piece)
-            disk_files.replace(fresh, path)
-        except StoreError as error:
-            disk_files.delete(fresh)
-            return Notice(str(error), error.remedy)
-        except (OSError, ValueError) as error:
-            disk_files.delete(fresh)
-            if isinstance(error, ValueError):  # it has no hash
-                return Notice(gone_words())
-            sentence = tr(
-                "{path} could not be written: {reason}.",
-                path=path,
-                reason=error.strerror or error,
-            )
-            way = tr("Check that the folder can be written to and that the disk is not full.")
-            return Notice(sentence, advice(error, way))
-        return None
+
+def _write(pieces: Callable[[], Iterable[bytes]], path: Path) -> Notice | None:
+    """Write a file, on the thread; returns why it could not be written, and raises nothing."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with open(disk_files.system_path(fresh), "wb") as file:
+            for piece in pieces():
+                file.write(piece)
+        disk_files.replace(fresh, path)
+    except StoreError as error:
+        disk_files.delete(fresh)
+        return Notice(str(error), error.remedy)
+    except (OSError, ValueError) as error:
+        disk_files.delete(fresh)
+        if isinstance(error, ValueError):  # it has no hash
+            return Notice(gone_words())
+        sentence = tr(
+            "{path} could not be written: {reason}.",
+            path=path,
+            reason=error.strerror or error,
+        )
+        way = tr("Check that the folder can be written to and that the disk is not full.")
+        return Notice(sentence, advice(error, way))
+    return None
 
 
 def gone_words() -> str:

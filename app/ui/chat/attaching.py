@@ -10,7 +10,10 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.domain.documents import Passage
-from app.domain.parts import FilePart, ImagePart, images
+from app.domain.mark_parser import find_marks
+from app.domain.marks import pictures_asked_about
+from app.domain.message import Message
+from app.domain.parts import FilePart, ImagePart, images, typed_text
 from app.domain.passages import passage_file
 from app.state.attachments import Attachment
 from app.state.states import States
@@ -36,7 +39,7 @@ class Attaching(QObject):
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
         self._window, self._chat, self._state = window, chat, states.chat
-        self._attachments = states.attachments
+        self._attachments, self._library = states.attachments, states.library
         self._folder = Path.home()  # of the last dialog
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments)
@@ -49,6 +52,7 @@ class Attaching(QObject):
         composer.pasted_opened.connect(self._open_pasted)
         transcript.file_opened.connect(self._open_sent)
         transcript.image_opened.connect(self._open_image)
+        transcript.marks_requested.connect(self._show_marks)
         for source in (composer, transcript.editing):
             source.menu_requested.connect(self._open_menu)
         transcript.passage_opened.connect(self._open_passage)
@@ -95,6 +99,25 @@ class Attaching(QObject):
         """Show a picture, among those of the chat."""
         among = [one for each in self._state.messages for one in images(each.parts)]
         self.pictures.show_image(image, among)
+
+    def _show_marks(self, answer: int) -> None:
+        """Show the picture of a question, with the boxes and points of its answer."""
+        message = self._state.message(answer)
+        if message is not None:
+            pictures = pictures_asked_about(self._state.messages, answer)
+            marks = find_marks(typed_text(message.parts))
+            self.pictures.show_marks(pictures, marks, self._names_of_model(message))
+
+    def _names_of_model(self, message: Message) -> list[str]:
+        """The names of the model that wrote an answer, and its architecture if it is known."""
+        names, made = [message.model], message.details
+        if made is not None:
+            names += [made.model, made.server_model]
+        loaded = self._state.model.loaded
+        known = [(loaded.path.name, loaded.name, loaded.architecture)] if loaded else []
+        known += [(row.path.name, row.name, row.architecture) for row in self._library.installed]
+        own = [each for *called, each in known if not set(names).isdisjoint(called)]
+        return [*filter(None, names), *own]
 
     def _open_menu(self, chip: AttachmentChip) -> None:
         """Open the menu of a picture that is not sent."""

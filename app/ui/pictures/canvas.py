@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
@@ -20,6 +22,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QWidget
 
+from app.domain.marks import Mark
+from app.ui.pictures.mark_painting import paint_marks, painted_over
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import BODY, font
@@ -39,6 +43,7 @@ class PictureCanvas(QWidget):
     moved = Signal(int)  # so many pictures on
     copy_requested = Signal()
     save_requested = Signal()
+    marks_toggled = Signal()  # hide those over the picture, or show them again
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -48,6 +53,8 @@ class PictureCanvas(QWidget):
         self._image: QImage | None = None
         self._full = QSizeF(1.0, 1.0)  # pixels of the picture itself, of which this may be a copy
         self._fault = ""
+        self._marks: Sequence[Mark] = ()
+        self._colors: Mapping[str, QColor] = {}  # by label
         self._scale = 0.0  # screen pixels of one pixel of the picture; 0: it is fitted
         self._middle = QPointF(0.5, 0.5)  # what is in the middle, as shares of the picture
         self._drag: tuple[QPointF, QPointF] | None = None  # where it began, and the middle then
@@ -83,6 +90,17 @@ class PictureCanvas(QWidget):
         """Show that there is no picture yet, or why there is none."""
         self._image, self._fault = None, fault
         self.fit()
+
+    def show_marks(self, marks: Sequence[Mark], colors: Mapping[str, QColor]) -> None:
+        """Draw marks over the picture in the colours of their labels."""
+        self._marks, self._colors = marks, colors
+        self.update()
+
+    def marked_image(self) -> QImage | None:
+        """A copy of the shown picture with its marks; None: there is no picture."""
+        if self._image is None:
+            return None
+        return painted_over(self._image, self._marks, self._colors)
 
     def fit(self) -> None:
         """Show all of the picture, no pixel larger than one of the screen."""
@@ -174,6 +192,9 @@ class PictureCanvas(QWidget):
             smooth = self.scale < 3  # pixels that large are looked at one by one
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, smooth)
             painter.drawImage(self._area(), self._image)
+        if self._image is not None and self._marks:
+            place = self._area()
+            paint_marks(painter, place, place & area, self._marks, self._colors)
         if self.hasFocus():
             painter.setPen(QPen(QColor(palette.accent), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -242,6 +263,8 @@ class PictureCanvas(QWidget):
             self.fit()
         elif key == keys.Key_1:
             self.set_scale(1.0)
+        elif key == keys.Key_M:
+            self.marks_toggled.emit()
         elif key in (keys.Key_Right, keys.Key_Left):
             self.moved.emit(1 if (key == keys.Key_Right) is not mirrored else -1)
         elif key in (keys.Key_Up, keys.Key_Down):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QSize, QSizeF, Qt, Signal
@@ -11,13 +12,16 @@ from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.file_words import image_name, size_words
+from app.domain.marks import WrittenMark
 from app.domain.parts import ImagePart
 from app.state.attachments import DetailTokens
 from app.state.pictures import PictureCopy
 from app.system.byte_size import size
-from app.system.translation import number, tr
+from app.system.translation import listed, number, tr
 from app.ui.file_dialogs import choose_picture_place
 from app.ui.pictures.canvas import PictureCanvas
+from app.ui.pictures.mark_bar import MarkBar
+from app.ui.pictures.mark_painting import encoded
 from app.ui.pictures.options import PictureOptions
 from app.ui.pictures.thumbnails import image_of
 from app.ui.theme.theme import READING, SMALL, figures, font
@@ -42,6 +46,7 @@ class PictureCard(QWidget):
 
     wanted = Signal(object, int)  # ImagePart, pixels of the longer side of a copy
     save_requested = Signal(object, object)  # ImagePart, Path
+    marked_save_requested = Signal(object, object)  # function that makes the file's bytes, Path
     detail_chosen = Signal(object)  # Detail, or the most tokens
     described = Signal(str)
 
@@ -66,6 +71,7 @@ class PictureCard(QWidget):
         self.previous = IconButton("previous", tr("Previous picture"))
         self.next = IconButton("next", tr("Next picture"))
         self.description = label("", "secondary", SMALL, wraps=True)
+        self.marks = MarkBar()
         self.options = PictureOptions()
         self._lay_out()
         self._connect()
@@ -89,6 +95,7 @@ class PictureCard(QWidget):
         layout.setSpacing(10)
         layout.addLayout(head)
         layout.addWidget(self.canvas, 1)
+        layout.addWidget(self.marks)
         layout.addWidget(self.description)
         layout.addWidget(self.options)
 
@@ -98,6 +105,10 @@ class PictureCard(QWidget):
         canvas.moved.connect(self.move_on)
         canvas.copy_requested.connect(self.copy)
         canvas.save_requested.connect(self.save)
+        canvas.marks_toggled.connect(self._toggle_marks)
+        self.marks.changed.connect(self._show_marks)
+        self.marks.copy_requested.connect(self.copy_marked)
+        self.marks.save_requested.connect(self.save_marked)
         self.smaller.clicked.connect(lambda: canvas.zoom(-1))
         self.larger.clicked.connect(lambda: canvas.zoom(1))
         self.percent.clicked.connect(self._toggle_full)
@@ -123,9 +134,22 @@ class PictureCard(QWidget):
         """The shown picture."""
         return self._images[self._at]
 
-    def show_images(self, images: Sequence[ImagePart], at: int, *, is_sent: bool) -> None:
-        """Show one of some pictures; of one that is not sent, show what can be chosen."""
+    def show_images(
+        self,
+        images: Sequence[ImagePart],
+        at: int,
+        *,
+        is_sent: bool,
+        marks: Sequence[WrittenMark] = (),
+        models: Sequence[str] = (),
+    ) -> None:
+        """Show one of some pictures; of one that is not sent, show what can be chosen.
+
+        `marks` are drawn over it, which a model with the names `models` wrote.
+        """
         self._images = images
+        self.marks.show_marks(marks, models)
+        self._show_marks()
         self.options.setVisible(not is_sent)
         for each in (self.previous, self.next):
             each.setVisible(len(images) > 1)
@@ -135,12 +159,14 @@ class PictureCard(QWidget):
         """Show the picture so many places on, if there is one."""
         if 0 <= self._at + step < len(self._images):
             self._go_to(self._at + step)
-            accessibility.announce(self, f"{image_name(self.image)}, {self.about.text()}")
+            words = (image_name(self.image), self.about.text(), self.marks.words())
+            accessibility.announce(self, listed(words))
 
     def _go_to(self, at: int) -> None:
         self._at = at
         self._copy = None
         self.canvas.show_none()
+        self._place_marks(self.image.width, self.image.height)
         self.previous.setEnabled(at > 0)
         self.next.setEnabled(at < len(self._images) - 1)
         self._show_words()
@@ -177,8 +203,21 @@ class PictureCard(QWidget):
             accessibility.announce(self, copy.fault)
         else:
             full = QSizeF(self.image.width or copy.width, self.image.height or copy.height)
+            if not self.image.width or not self.image.height:
+                self._place_marks(copy.width, copy.height)
             self.canvas.show_image(image_of(copy), full)
         self._show_zoom()
+
+    def _place_marks(self, width: int, height: int) -> None:
+        self.marks.show_picture(width, height, self._at, len(self._images))
+
+    def _toggle_marks(self) -> None:
+        self.marks.toggle()
+        accessibility.announce(self, self.marks.words())
+
+    def _show_marks(self) -> None:
+        self.canvas.show_marks(self.marks.drawn, self.marks.colors)
+        self.canvas.setAccessibleDescription(self.marks.words())
 
     def forget(self) -> None:
         """Let go of the pixels."""
@@ -209,6 +248,25 @@ class PictureCard(QWidget):
         if (image := self.canvas.image) is not None:
             QGuiApplication.clipboard().setImage(image.copy())  # its own pixels
             accessibility.announce(self, tr("Copied"))
+
+    def copy_marked(self) -> None:
+        """Copy the picture with its marks to the clipboard."""
+        if (image := self.canvas.marked_image()) is not None:
+            QGuiApplication.clipboard().setImage(image)
+            accessibility.announce(self, tr("Copied"))
+
+    def save_marked(self) -> None:
+        """Ask where the picture with its marks is to be saved."""
+        if (image := self.canvas.marked_image()) is None:
+            return
+        name = Path(self.image.name).stem or tr("Pasted picture")
+
+        def chosen(path: Path) -> None:
+            self._folder = path.parent
+            self.marked_save_requested.emit(partial(encoded, image, path.suffix), path)
+
+        name = tr("{name} with marks", name=name)
+        choose_picture_place(self, self._folder / f"{name}.png", chosen)
 
     def save(self) -> None:
         """Ask where the picture's file is to be saved."""

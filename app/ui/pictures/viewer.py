@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.domain.marks import WrittenMark, starts_at
 from app.domain.parts import ImagePart
 from app.state.attachments import AttachmentsState
 from app.state.pictures import PictureCopy, PicturesState
@@ -23,6 +24,7 @@ class PictureViewer(QObject):
 
     wanted = Signal(object, int)  # ImagePart, pixels of the longer side of a copy
     save_requested = Signal(object, object)  # ImagePart, Path
+    marked_save_requested = Signal(object, object)  # function that makes the file's bytes, Path
     detail_chosen = Signal(int, object)  # id of an attachment, Detail or the most tokens
     described = Signal(int, str)  # id of an attachment, its description
     details_wanted = Signal(int)  # id of an attachment: count what each detail costs
@@ -48,6 +50,18 @@ class PictureViewer(QObject):
         self._attachment = 0
         images = among if image in among else (image,)
         card.show_images(images, images.index(image), is_sent=True)
+        popover.open_centred()
+
+    def show_marks(
+        self, images: Sequence[ImagePart], marks: Sequence[WrittenMark], models: Sequence[str]
+    ) -> None:
+        """Show pictures with what an answer of a model with these names marks on them."""
+        if not images:
+            return
+        card, popover = self._made()
+        self._attachment = 0
+        at = starts_at(marks, len(images))
+        card.show_images(images, at, is_sent=True, marks=marks, models=models)
         popover.open_centred()
 
     def show_attachment(self, id: int, field: str = "") -> None:
@@ -76,6 +90,7 @@ class PictureViewer(QObject):
             card.close_button.clicked.connect(self.popover.close_card)
             card.wanted.connect(self.wanted)
             card.save_requested.connect(self.save_requested)
+            card.marked_save_requested.connect(self.marked_save_requested)
             card.detail_chosen.connect(self._on_detail)
             card.described.connect(self._on_described)
         return self.card, self.popover

@@ -19,6 +19,7 @@ def make(
     link: str,
     formula: str,
     message: str | None,
+    show_marks: Callable[[], None] | None = None,
     compare: Callable[[], None] | None = None,
     fork: Callable[[], None] | None = None,
     open_file: Callable[[], None] | None = None,
@@ -29,6 +30,7 @@ def make(
 
     `open_file` shows the text of the file whose row is there, `open_image` the picture, and
     `show_in_folder` where the file is.
+    `show_marks` draws the boxes of the message over its picture,
     `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
     here, or not now. The menu deletes itself when it is closed.
     """
@@ -49,6 +51,8 @@ def make(
         menu.addAction(tr("Open the picture"), open_image)
     if show_in_folder is not None:
         menu.addAction(tr("Show in its folder"), show_in_folder)
+    if show_marks is not None:
+        menu.addAction(tr("Show on the picture"), show_marks)
     if compare is not None:
         menu.addAction(tr("Compare two answers…"), compare)
     if fork is not None:

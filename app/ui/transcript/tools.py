@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, QObject, QRectF, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.domain.message import AnswerAgain
-from app.domain.parts import clipboard_text
+from app.domain.parts import ImagePart, clipboard_text
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.passage import PassageView
 from app.ui.transcript.layout import TranscriptLayout
@@ -30,6 +30,7 @@ class Tools(QObject):
     edit_requested = Signal(object)  # message
     instructions_requested = Signal()  # edit those of the chat
     save_requested = Signal(object)  # message, whose sections are a document
+    marks_requested = Signal(object)  # answer, whose boxes are to be shown on its picture
     fork_requested = Signal(object)  # message, up to which the chat is copied
     continue_requested = Signal(object)  # message
     compare_requested = Signal(object)  # message, whose question is to be answered twice
@@ -76,6 +77,7 @@ class Tools(QObject):
                 last=last,
                 speech=self._speech(message.message.id),
                 passages=self._passages(message),
+                has_marks=self.has_marks(index),
             )
         if self.only_copy:
             tools = [tool for tool in tools if tool.name == "copy"]
@@ -103,6 +105,13 @@ class Tools(QObject):
         part = view.own_passages
         may_find = part is not None and not part.passages and part.missing > 0
         return "listed" if listed or may_find else ""
+
+    def has_marks(self, index: int) -> bool:
+        """Whether an answer names boxes or points, and there is a picture before it."""
+        views = self._layout.stack.views
+        return views[index].has_marks and any(
+            isinstance(part, ImagePart) for view in views[:index] for part in view.message.parts
+        )
 
     def _speech(self, message_id: int) -> str:
         if message_id == self.reading:
@@ -141,6 +150,8 @@ class Tools(QObject):
                 self.variants_requested.emit(index, areas[tools.index(tool)])
             case "save":
                 self.save_requested.emit(message.id)
+            case "show_marks":
+                self.marks_requested.emit(message.id)
             case "fork":
                 self.fork_requested.emit(message.id)
             case "edit" if message.role is Role.SYSTEM:

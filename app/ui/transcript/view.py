@@ -66,6 +66,7 @@ class Transcript(QAbstractScrollArea):
 
     regenerate_requested = Signal(object, object)  # message, AnswerAgain
     save_requested = Signal(object)  # message, whose sections are a document
+    marks_requested = Signal(object)  # answer, whose boxes are to be shown on its picture
     fork_requested = Signal(object)  # message, up to which the chat is copied
     edit_submitted = Signal(object, object)  # message, new parts
     instructions_requested = Signal()  # edit the instructions of the chat
@@ -148,6 +149,7 @@ class Transcript(QAbstractScrollArea):
         tools.regenerate_requested.connect(self.regenerate_requested)
         tools.variants_requested.connect(self._open_variants)
         tools.save_requested.connect(self.save_requested)
+        tools.marks_requested.connect(self.marks_requested)
         tools.fork_requested.connect(self.fork_requested)
         tools.edit_requested.connect(self.edit_message)
         tools.instructions_requested.connect(self.instructions_requested)
@@ -593,6 +595,7 @@ class Transcript(QAbstractScrollArea):
             link="" if passage_number(target.link) else target.link,
             formula=target.formula,
             message=clipboard_text(self.stack.views[index].message.parts) if index >= 0 else None,
+            show_marks=use.get("show_marks"),
             compare=use.get("compare"),
             fork=use.get("fork"),
             open_file=partial(self.file_opened.emit, file) if file else None,

@@ -27,6 +27,7 @@ _ICON = 16
 # Those that are named otherwise.
 _ICONS = {
     "save": "document",
+    "show_marks": "marks",
     "delete": "trash",
     "keep": "check",
     "compared": "compare",
@@ -46,7 +47,7 @@ class Tool:
 
     name: str  # adapter_badge, copy, fork, regenerate, variants, compare, compared, info, edit, continue,
     # delete, previous, next, keep, stop, speak, silence, again_with, more_passages,
-    # try_again, without_passages, save, or word
+    # try_again, without_passages, save, show_marks, or word
     text: str  # tooltip and accessible name; of a "word", the text itself
     label: str = ""  # shown beside the icon
     enabled: bool = True
@@ -59,13 +60,20 @@ class Tool:
 
 
 def tools_for(
-    message: Message, *, busy: bool, last: bool = True, speech: str = "", passages: str = ""
+    message: Message,
+    *,
+    busy: bool,
+    last: bool = True,
+    speech: str = "",
+    passages: str = "",
+    has_marks: bool = False,
 ) -> list[Tool]:
     """The tools of a message in its state; `busy` leaves out those that start a generation.
 
     Only the `last` answer of a branch can be continued. `speech` is "speak" where an answer can be
     read aloud, "silence" while it is; `passages` is "changed" where passages of a question were
-    struck out, "listed" where they are shown.
+    struck out, "listed" where they are shown; `has_marks` is whether an answer names boxes or points
+    of a picture.
     """
     if message.state is MessageState.STREAMING:
         return []
@@ -99,6 +107,9 @@ def tools_for(
     if any(part.text for part in made):
         words = tr("Save as a file…")
         tools.append(Tool("save", words, words, lasting=True))
+    if has_marks:
+        words = tr("Show on the picture")
+        tools.append(Tool("show_marks", words, words, lasting=True))
     if clipboard_text(message.parts):
         tools.append(Tool("copy", tr("Copy as Markdown")))
         if speech == "silence":

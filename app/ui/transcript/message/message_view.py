@@ -16,13 +16,16 @@ from PySide6.QtGui import QFontMetricsF, QGuiApplication
 from app.domain.document_words import place_words
 from app.domain.documents import Passage
 from app.domain.growing import growing_part_index
+from app.domain.mark_parser import find_marks
 from app.domain.message import Message, MessageState
 from app.domain.parts import (
     ImagePart,
+    Parts,
     PassagesPart,
     TextPart,
     images,
     prompt_text,
+    typed_text,
     without_error,
 )
 from app.domain.passages import first_words, passages_part, to_send_again, with_passages
@@ -111,6 +114,7 @@ class MessageView:
         self._end = 0.0  # y of the end of all sections
         self.content_end = 0.0  # y of the end of the text, with the error below it
         self._ys: list[float] = []
+        self._marks: tuple[Parts, bool] = ((), False)  # whether these have any
         self._thinking_since = 0.0
         self._thought_seconds = 0.0
 
@@ -160,6 +164,18 @@ class MessageView:
             self.layout()
 
     # --- content ----------------------------------------------------------------------------
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether it is an answer that has ended, and names boxes or points of a picture."""
+        if self.message.role is not Role.ASSISTANT or self.streaming:
+            return False
+        parts, found = self._marks
+        if parts is not self.message.parts:
+            parts = self.message.parts
+            found = bool(find_marks(typed_text(parts)))
+            self._marks = parts, found
+        return found
 
     @property
     def is_user(self) -> bool:
