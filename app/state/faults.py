@@ -234,6 +234,12 @@ def picture_words(fault: Fault, file: str) -> tuple[str, str] | None:
         case FaultKind.NO_SIGHT, BlindReason.DEVICE.value:
             text = tr("{model} cannot read images on the GPU yet.", model=file)
             return text, tr("Choose the processor for it, under “Runs on” in its settings.")
+        case FaultKind.NO_SIGHT, BlindReason.ENCODER.value:
+            text = tr("The picture file (mmproj) beside {model} does not fit it.", model=file)
+            return text, tr("Replace it by the one that is published with the model.")
+        case FaultKind.NO_SIGHT, BlindReason.DAMAGED.value:
+            text = tr("The picture file (mmproj) beside {model} is damaged.", model=file)
+            return text, tr("Download it again, and load the model again.")
         case FaultKind.NO_SIGHT, _:
             text = tr("{model} cannot read images.", model=file)
             return text, tr("Remove them, or choose a model that can.")

@@ -18,7 +18,7 @@ from engine.messages import Blindness, BlindReason
 from engine.models.config import Config
 from engine.models.layers import Decoder
 from engine.vision.encoder_memory import EncoderSizes, encoder_beside, read_encoder_sizes
-from engine.vision.pairing import EncoderFile, build_sight, check_encoder
+from engine.vision.pairing import EncoderFile, build_sight, check_encoder, unused_encoder
 from engine.vision.picture_reader import PictureReader
 from engine.vision.sight import Sight
 from kernels.backend.backend import HOST
@@ -62,7 +62,7 @@ def find_eyes(
     Raises EngineError for a given encoder that does not fit. Reads no weights.
     """
     if encoder is None:
-        return Eyes()
+        return Eyes(blind=_unused(file, decoder))
     try:
         files = _stamps(encoder.path)
         sight = build_sight(file, decoder, encoder.path, decoder.placement.layers[0])
@@ -112,6 +112,18 @@ def _stamps(path: Path) -> tuple[Stamp, ...]:
         return stamps([path])
     except OSError:
         return ()
+
+
+def _unused(file: GGUFFile, decoder: Decoder) -> Blindness | None:
+    """Why the encoder beside a model is not used; None: there is none that seems to be its own."""
+    architecture = file.string("general.architecture")
+    found = unused_encoder(file.paths[0], architecture, decoder.embedding.columns)
+    if found is None:
+        return None
+    error, is_damaged = found
+    log.info("The picture encoder beside %s is not used: %s", file.paths[0].name, error)
+    reason = BlindReason.DAMAGED if is_damaged else BlindReason.ENCODER
+    return Blindness(reason, _continued(error))
 
 
 def _blind(placement: Placement, *, has_room: bool) -> Blindness | None:

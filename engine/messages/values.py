@@ -163,6 +163,7 @@ class BlindReason(Enum):
     """Why a model does not see although there is a picture encoder."""
 
     ENCODER = "encoder"  # it does not fit the model
+    DAMAGED = "damaged"  # its file cannot be read
     DEVICE = "device"  # the model runs where pictures are not read
     MEMORY = "memory"  # it has no room
 

@@ -158,6 +158,35 @@ def find_encoder(model: Path, architecture: str, width: int) -> Path | None:
     return None
 
 
+def unused_encoder(model: Path, architecture: str, width: int) -> tuple[EngineError, bool] | None:
+    """Why an encoder beside a model, which seems to be meant for it, is not used; whether it is
+    damaged. None: there is no such file.
+
+    It is named for the model, or is named as encoders are and there is no other model.
+    """
+    try:
+        beside = sorted(path for path in model.parent.glob("*.gguf") if path != model)
+    except OSError:
+        return None
+    usual = [path for path in beside if is_usual(path.name)]
+    others = [path for path in beside if path not in set(usual)]
+    least = 1 if others else 0
+    meant = [path for path in usual[:_MOST_FILES] if belonging(path.name, model.name) >= least]
+    for path in meant:
+        if _is_of_another(path.name, model, others) or not path.is_file():
+            continue
+        try:
+            with GGUFFile.open(path) as file:
+                error = refusal(read_vision_config(file), architecture, width)
+        except UnsupportedModel as unsupported:
+            error = unsupported
+        except EngineError as damaged:
+            return damaged, True
+        if error is not None:
+            return error, False
+    return None
+
+
 def _is_of_another(encoder: str, model: Path, others: Sequence[Path]) -> bool:
     """Whether an encoder is named for one of the other models, and more exactly than for this."""
     here = belonging(encoder, model.name)

@@ -9,9 +9,10 @@ from app.chat.requests.prompts import PromptBuilder
 from app.domain.model_ref import Local, ModelRef, local_path
 from app.domain.parts import Part, images
 from app.state.chat import Notice, State
-from app.system.translation import tr
+from app.state.faults import picture_words
+from app.system.translation import sentences, tr
 from app.system.worker import BackgroundWorker
-from engine import inspect_model
+from engine import Fault, FaultKind, inspect_model
 
 NOTICE = "sight"  # kind of the notice about pictures for a model that does not see
 _MOST_MODELS = 24  # that are looked at for one that sees
@@ -41,12 +42,15 @@ class Sight:
         if not images(parts) or self._prompts.sees(chat):
             self._state.set_notice(NOTICE, None)
             return False
-        model = self._state.settings(chat).model
+        model, loaded = self._state.settings(chat).model, self._state.model.loaded
         name = self._state.model_name(model) if model else self._state.model.name
-        sentence = tr("{model} cannot read images.", model=name)
-        refused = Notice(sentence, tr("Remove them, or choose a model that can."))
+        reason = loaded.blind.reason.value if loaded is not None and loaded.blind else ""
+        words = picture_words(Fault(FaultKind.NO_SIGHT, reason), name)
+        assert words is not None
+        refused = Notice(*words)
         self._state.set_notice(NOTICE, refused)
-        self._look(refused, local_path(model) or self._state.model.path)
+        own = local_path(model) or self._state.model.path
+        self._look(refused, own, keep=refused.remedy if reason else "")
         return True
 
     def use_offered(self) -> None:
@@ -56,8 +60,11 @@ class Sight:
         if path is not None:
             self._choose(Local(path))
 
-    def _look(self, refused: Notice, own: Path | None) -> None:
-        """Look for a model that sees and fits in memory, and name it in the notice."""
+    def _look(self, refused: Notice, own: Path | None, *, keep: str) -> None:
+        """Look for a model that sees and fits in memory, and name it in the notice.
+
+        `keep` is what can be done for the model itself, which is said before.
+        """
         others = [each for each in self._state.installed if not each.bad and each.path != own]
         names = {each.path: each.name for each in others[:_MOST_MODELS]}
 
@@ -70,7 +77,7 @@ class Sight:
             if found is None or self._state.notices.get(NOTICE) != refused:
                 return
             self._offered = found
-            remedy = tr("{model} on this computer can.", model=names[found])
+            remedy = sentences(keep, tr("{model} on this computer can.", model=names[found]))
             action = tr("Use {name}", name=names[found])
             self._state.set_notice(NOTICE, Notice(refused.sentence, remedy, action))
 

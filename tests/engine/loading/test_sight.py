@@ -87,6 +87,29 @@ def test_a_vocabulary_without_marks_of_pictures_is_refused(tmp_path: Path) -> No
     assert found.blind.sentence.startswith("the model's vocabulary has no token <|vision_start|>")
 
 
+def test_an_encoder_beside_a_model_that_cannot_be_used_is_not_passed_over_in_silence(
+    pair: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "tiny.gguf"
+    model.write_bytes(pair.read_bytes())
+    assert loaded(model, backend="reference").blind is None  # there is no file
+    beside = seeing_files.write_encoder(tmp_path / "mmproj-F16.gguf", 128)
+    blind = loaded(model, backend="reference").blind
+    assert blind is not None
+    assert blind.reason is BlindReason.ENCODER
+    assert "its rows have 128 columns, and this model reads 256" in blind.sentence
+    beside.write_bytes(beside.read_bytes()[:900])
+    blind = loaded(model, backend="reference").blind
+    assert blind is not None
+    assert blind.reason is BlindReason.DAMAGED
+    model.with_name("other.gguf").write_bytes(b"GGUF")  # whose it may be as well
+    assert loaded(model, backend="reference").blind is None
+    beside.rename(tmp_path / "tiny.mmproj.gguf")
+    blind = loaded(model, backend="reference").blind
+    assert blind is not None
+    assert blind.reason is BlindReason.DAMAGED
+
+
 def test_a_model_on_a_device_does_not_see_and_says_why(gpu: FakeGpu, pair: Path) -> None:
     model = loaded(pair)
     assert [one.name for one in model.runs_on] == ["cuda"]

@@ -19,7 +19,7 @@ from app.state.attachments import Attachment, AttachmentPhase, DetailTokens, Edi
 from app.state.chat import ModelFile
 from app.state.pictures import PictureCopy
 from app.store.blobs import Blobs
-from engine import Detail, ModelFacts, Role
+from engine import Blindness, BlindReason, Detail, ModelFacts, Role
 from engine import ImagePart as GivenImage
 from engine import TextPart as GivenText
 from fakes import MODEL
@@ -131,6 +131,36 @@ def test_a_model_that_does_not_see_is_sent_no_picture(
     turns = stage.engine.last_generate.turns
     assert turns[0].text == '\n[picture "garden.png", which you cannot see]\nWhat is it?'
     assert not any(turn.images for turn in turns)
+
+
+def test_the_notice_says_why_a_model_with_an_encoder_cannot_see(
+    make: Callable[..., Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = ModelFacts(Path("/models/seeing.gguf"), "", memory_bytes=1, available_bytes=2)
+    monkeypatch.setattr(
+        "app.chat.sending.sight.inspect_model", lambda *_, **__: replace(facts, encoder=ENCODER)
+    )
+    stage = make(encoder=None)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    _attach(stage, _file(tmp_path))
+    said: dict[BlindReason, tuple[str, str]] = {}
+    for reason in BlindReason:
+        blind = replace(loaded, blind=Blindness(reason, "the device is another one."))
+        stage.state.set_model(replace(stage.state.model, loaded=blind))
+        assert not stage.controller.send("What is it?")
+        said[reason] = (stage.state.notices[NOTICE].sentence, stage.state.notices[NOTICE].remedy)
+    assert len(set(said.values())) == len(BlindReason)
+    assert said[BlindReason.DAMAGED] == (
+        "The picture file (mmproj) beside Small Model is damaged.",
+        "Download it again, and load the model again.",
+    )
+    stage.state.set_installed([ModelFile(facts.path, "Seeing", 9)])
+    assert not stage.controller.send("What is it?")
+    stage.wait_until_idle()
+    notice = stage.state.notices[NOTICE]
+    assert notice.remedy == f"{said[list(BlindReason)[-1]][1]} Seeing on this computer can."
+    assert notice.action == "Use Seeing"
 
 
 def test_a_message_that_waits_for_an_answer_is_refused_too(
