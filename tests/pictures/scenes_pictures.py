@@ -196,6 +196,15 @@ def marks_elsewhere(stage: Stage) -> None:
     stage.wait_until_idle()
 
 
+def pictures_edited(stage: Stage) -> None:
+    """The message is edited: chips show the thumbnails of the kept files."""
+    _show(stage)
+    transcript = stage.window.transcript
+    transcript.edit_message(transcript.stack.views[0].message.id)
+    stage.wait_until_idle()
+    flush()
+
+
 def _attach(stage: Stage, *, fixed: bool = False) -> Attachment:
     """A picture that is not sent."""
     blobs = Blobs(stage.folder / "conversations.sqlite")
@@ -239,6 +248,7 @@ SCENES: dict[str, Scene] = {
         picture_zoomed,
         picture_options,
         picture_fixed,
+        pictures_edited,
         marks_offered,
         marks,
         marks_hidden,

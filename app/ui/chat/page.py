@@ -122,6 +122,7 @@ class ChatPage(QWidget):
         self._settings.changed.connect(self._show_instructions)
         state.chat_model_changed.connect(self._show_model)
         self._pictures.read.connect(self.transcript.thumbnails.show)
+        self.composer.chips.use_thumbnails(self.transcript.thumbnails)
         self.transcript.at_end_changed.connect(self._show_jump)
         self.jump_button.clicked.connect(self.transcript.jump_to_end)
         self.transcript.verticalScrollBar().valueChanged.connect(self._show_rule)

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
+    QPixmap,
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -33,7 +34,7 @@ from app.state.attachments import Attachment, AttachmentPhase
 from app.state.collection_words import fault_words, files_words, sources_words
 from app.state.collections import ShownCollection
 from app.system.translation import listed, sentences, tr
-from app.ui.documents.thumbnail import thumbnail
+from app.ui.documents.thumbnail import square, thumbnail
 from app.ui.theme import icons
 from app.ui.theme.file_icons import file_icon
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
@@ -103,6 +104,7 @@ class AttachmentChip(QFrame):
         self.setObjectName("chip")
         self.setFixedHeight(HEIGHT)
         self.item, self._face = item, _face(item)
+        self._kept = "", QPixmap()  # hash of its kept file, and the picture
         self._wanted_width: int | None = None  # pixels; None: not measured
         self._icon = QLabel()
         self.name = ElidedLabel("", font(BODY), Qt.TextElideMode.ElideMiddle)
@@ -169,6 +171,20 @@ class AttachmentChip(QFrame):
         return not self.is_reading and (was_reading or face.warning not in ("", warning))
 
     @property
+    def kept_picture(self) -> ImagePart | None:
+        """A picture without a thumbnail, of which there is only the kept file; None: it is none."""
+        item = self.item
+        part = item.part if isinstance(item, Attachment) and not item.thumbnail else None
+        return part if isinstance(part, ImagePart) and part.sha256 else None
+
+    def show_kept(self, sha256: str, picture: QPixmap) -> None:
+        """Show the picture of the kept file with this hash in place of the icon."""
+        self._kept = sha256, picture
+        self._show_icons()
+        self._wanted_width = None
+        self.updateGeometry()
+
+    @property
     def is_reading(self) -> bool:
         """Whether it shows a file that is being read."""
         return isinstance(self.item, Attachment) and self.item.phase is AttachmentPhase.READING
@@ -211,10 +227,14 @@ class AttachmentChip(QFrame):
 
     def _show_icons(self) -> None:
         face, palette, ratio = self._face, shown_palette(), self.devicePixelRatioF()
-        side = _THUMBNAIL if face.picture else _ICON
+        part, (sha256, kept) = self.kept_picture, self._kept
+        has_kept = part is not None and part.sha256 == sha256
+        side = _THUMBNAIL if face.picture or has_kept else _ICON
         self._icon.setFixedSize(side, side)
         if face.picture:
             self._icon.setPixmap(thumbnail(face.picture, side, ratio))
+        elif has_kept:
+            self._icon.setPixmap(square(kept.toImage(), side, ratio))
         else:
             self._icon.setPixmap(icons.pixmap(face.icon, palette.secondary, side, ratio))
         color = palette.danger if face.is_failed else palette.warning

@@ -7,13 +7,14 @@ from functools import partial
 from itertools import pairwise
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAccessible, QResizeEvent
+from PySide6.QtGui import QAccessible, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.state.attachments import Attachment
 from app.state.collections import ShownCollection
 from app.system.translation import tr, trn
 from app.ui.documents.chip import HEIGHT, AttachmentChip, Item
+from app.ui.pictures.thumbnails import Thumbnails
 from app.ui.widgets import accessibility
 from app.ui.widgets.wrap import WrapLayout
 
@@ -36,6 +37,7 @@ class Chips(QScrollArea):
         super().__init__(parent)
         accessibility.register_role(Chips, QAccessible.Role.List)
         self.chips: list[AttachmentChip] = []
+        self._thumbnails: Thumbnails | None = None
         self._stop = 0  # index of the chip at which Tab stops
         self._news: list[AttachmentChip] = []  # to be announced once all files are read
         self._inside = QWidget()
@@ -57,6 +59,21 @@ class Chips(QScrollArea):
     def items(self) -> list[Item]:
         """What the chips show, in order."""
         return [chip.item for chip in self.chips]
+
+    def use_thumbnails(self, thumbnails: Thumbnails) -> None:
+        """Show pictures of which there is only the kept file by these."""
+        self._thumbnails = thumbnails
+        thumbnails.changed.connect(self._show_kept)
+        self._show_kept()
+
+    def _show_kept(self, sha256: str = "") -> None:
+        """Show the thumbnails of pictures, or of the one with this hash, where they are there."""
+        for chip in self.chips if self._thumbnails is not None else ():
+            part = chip.kept_picture
+            if part is not None and sha256 in ("", part.sha256):
+                found = self._thumbnails.of(part) if self._thumbnails else None
+                if isinstance(found, QPixmap):
+                    chip.show_kept(part.sha256, found)
 
     def order_tabs(self, before: Sequence[QWidget], after: Sequence[QWidget]) -> None:
         """Put all that can take the focus into the order of Tab, between other widgets."""
@@ -86,6 +103,7 @@ class Chips(QScrollArea):
             if is_changed:
                 self._wrap.addWidget(chip)
                 chip.show()
+        self._show_kept()
         self.setVisible(bool(items))
         self._set_stop(min(self._stop, len(items) - 1))
         self._fit_bar()

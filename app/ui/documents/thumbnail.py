@@ -10,8 +10,12 @@ _RADIUS = 4.0  # pixels
 
 def thumbnail(png: bytes, side: int, ratio: float) -> QPixmap:
     """A square of `side` pixels of a picture, for a screen with so many physical ones in each."""
+    return square(QImage.fromData(png), side, ratio)
+
+
+def square(image: QImage, side: int, ratio: float) -> QPixmap:
+    """The same of pixels."""
     whole = round(side * ratio)
-    image = QImage.fromData(png)
     modes = (
         Qt.AspectRatioMode.KeepAspectRatioByExpanding,
         Qt.TransformationMode.SmoothTransformation,

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QWidget
 from app.domain.parts import Parts
 from app.state.attachments import Attachment
 from app.ui.blocks.style import ReadingStyle
+from app.ui.pictures.thumbnails import Thumbnails
 from app.ui.transcript.message.message_editor import AnswerEditor, MessageEditor
 from app.ui.transcript.message.message_stack import MessageListLayout
 from app.ui.transcript.message.message_view import CARD_SHARE
@@ -47,6 +48,7 @@ class Editing(QObject):
         place: Callable[[], tuple[int, int]],
         changed: Callable[[int], None],
         closed: Callable[[], None],
+        thumbnails: Thumbnails,
     ) -> None:
         super().__init__(viewport)
         self.editor: MessageEditor | None = None
@@ -57,6 +59,7 @@ class Editing(QObject):
         self._place = place
         self._changed = changed
         self._closed = closed
+        self._thumbnails = thumbnails
 
     def begin(self, index: int, style: ReadingStyle) -> None:
         """Open the editor over a message."""
@@ -72,6 +75,7 @@ class Editing(QObject):
         self.editor.files_pasted.connect(partial(self.files_pasted.emit, self.message_id))
         self.editor.image_pasted.connect(partial(self.image_pasted.emit, self.message_id))
         chips = self.editor.chips
+        chips.use_thumbnails(self._thumbnails)
         chips.opened.connect(self.file_opened)
         chips.menu_requested.connect(self.menu_requested)
         self.editor.file_removed.connect(self.file_removed)

@@ -107,12 +107,14 @@ class Transcript(QAbstractScrollArea):
         self._instructions: Message | None = None
         self.message_layout = TranscriptLayout(style, self.stack, self.scroller, self)
         self.selection = self.message_layout.selection
+        self.thumbnails = Thumbnails(self)
         self.editing = Editing(
             self.viewport(),
             self.stack,
             lambda: (self.message_layout.column_left(), self.message_layout.offset()),
             self._height_changed,
             self.setFocus,
+            self.thumbnails,
         )
         self.tools = Tools(self.message_layout)
         controls = Controls(self.message_layout, self.tools)
@@ -125,7 +127,6 @@ class Transcript(QAbstractScrollArea):
             lambda: self.editing.editor,
         )
         self.finder = Finder(self.message_layout)
-        self.thumbnails = Thumbnails(self)
         self._painter = ViewPainter(
             self.message_layout, self.tools, self.keys, self.pointer, self.finder, self.thumbnails
         )

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAccessible
+from PySide6.QtGui import QAccessible, QColor
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.domain.documents import DocumentWarning, Reads, Warned
 from app.domain.parts import FilePart, ImagePart
 from app.state.attachments import Attachment, AttachmentPhase
+from app.state.pictures import PictureCopy
 from app.ui.documents.chip import HEIGHT
 from app.ui.documents.chips import Chips
+from app.ui.pictures.thumbnails import PIXELS, Thumbnails
 from app.ui.widgets import accessibility
 from sample_files import REPORT
 
@@ -141,6 +143,34 @@ def test_a_picture_and_a_pasted_text_are_chips_too(chips: Chips) -> None:
     assert said(chips)[0] == "Pasted text, 40 lines"
     assert "640 × 480" in said(chips)[1]
     assert (chips.chips[0].can_open, chips.chips[1].can_open) == (True, True)
+
+
+def test_a_picture_of_which_only_the_file_is_kept_shows_its_thumbnail(chips: Chips) -> None:
+    def color() -> QColor:
+        icon = chips.chips[0]._icon.pixmap().toImage()
+        return icon.pixelColor(icon.width() // 2, icon.height() // 2)
+
+    def copy(image: ImagePart, pixel: bytes) -> PictureCopy:
+        return PictureCopy(image.sha256, PIXELS, 20, 10, pixel * 200)
+
+    thumbnails = Thumbnails(chips)
+    wanted: list[ImagePart] = []
+    thumbnails.wanted.connect(lambda image, _: wanted.append(image))
+    chips.use_thumbnails(thumbnails)
+    red, blue = ImagePart("a.png", "a" * 64), ImagePart("b.png", "b" * 64)
+    item = Attachment(-1, red.name, "", AttachmentPhase.READY, red)
+    chips.show_items((item, READY))
+    assert (wanted, chips.chips[0]._icon.width()) == ([red], 20)  # an icon until it is there
+    thumbnails.show(copy(blue, b"\0\0\xff"))
+    assert chips.chips[0]._icon.width() == 20
+    thumbnails.show(copy(red, b"\xff\0\0"))
+    assert (color(), chips.chips[0]._icon.width()) == (QColor("#ff0000"), 36)
+    chips.show_items((replace(item, part=blue),))
+    assert color() == QColor("#0000ff")
+    chips.show_items(())
+    chips.show_items((item,))
+    assert color() == QColor("#ff0000")  # of another chip, at once
+    assert wanted == [red]
 
 
 def test_what_was_read_and_what_is_wrong_is_announced(
