@@ -182,7 +182,7 @@ class ModelIndex(QObject):
             problem=facts.problem,
             remedy=facts.remedy,
             fault=facts.fault,
-            sees=facts.encoder is not None,
+            encoder=facts.encoder,
         )
 
     # --- inspecting files -----------------------------------------------------------------------

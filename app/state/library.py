@@ -92,7 +92,12 @@ class InstalledRow:
     remedy: str = ""
     fault: Fault | None = None  # `problem` as a code
     own_settings: bool = False  # has settings for this model alone
-    sees: bool = False  # a picture encoder beside it fits
+    encoder: Path | None = None  # the file that it sees pictures with, once it is inspected
+
+    @property
+    def sees(self) -> bool:
+        """Whether a picture encoder beside it fits."""
+        return self.encoder is not None
 
     @property
     def is_encoder(self) -> bool:

@@ -192,6 +192,19 @@ def library_from_disk(state: State, library: LibraryState, page: LibraryPage) ->
     library.set_installed([SMOL, BONSAI, replace(QWEN, memory=memory)])
 
 
+def library_pictures(state: State, library: LibraryState, page: LibraryPage) -> None:
+    """A model with its picture encoder, one that lacks it, and an encoder without a model."""
+    library_full(state, library, page)
+    fault = Fault(FaultKind.OTHER_TYPE, "mmproj")
+    encoder = replace(
+        SMOL, path=OWN / "Bonsai-8B.mmproj-F16.gguf", name="Bonsai-8B.mmproj", size_bytes=918_000_000,
+        format="", state=FileState.BAD, fault=fault, memory=None,
+    )  # fmt: skip
+    orphan = replace(encoder, path=DRIVE / "mmproj-F16.gguf", name="mmproj", place=Place.FOLDER)
+    seeing = replace(BONSAI, encoder=encoder.path)
+    library.set_installed([SMOL, seeing, encoder, QWEN, orphan])
+
+
 def library_end(state: State, library: LibraryState, page: LibraryPage) -> None:
     library_full(state, library, page)
     library.set_folders(
@@ -473,7 +486,7 @@ def on_stage(scene: LoadedScene) -> Callable[[Stage], None]:
 
 
 LIBRARY_SCENES: tuple[LoadedScene, ...] = (
-    library_empty, library_full, library_embedders, library_from_disk, library_end, library_loading, library_downloading, library_failed,
+    library_empty, library_full, library_embedders, library_pictures, library_from_disk, library_end, library_loading, library_downloading, library_failed,
     library_deleted, library_unloaded, library_search, library_hub, library_offline,
     library_refused, on_computer(4, 2_700_000_000), on_computer(8, ROOM), on_computer(16, 13_300_000_000),
     on_computer(32, 27_600_000_000),

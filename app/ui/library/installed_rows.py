@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.domain.model_ref import Local, local_path
 from app.state.chat import ModelPhase, ModelStatus
 from app.state.faults import Explanation, explain
-from app.state.library import FileState, InstalledRow, Place
+from app.state.library import FileState, InstalledRow, Offer, Place
 from app.system.byte_size import size
 from app.system.translation import number, tr
 from app.ui.library.row_values import Action, HeadingView, Meter, RowView, Verb, View
-from app.ui.library.words import exact_numbers, from_disk_words, joined, model_count, predicted
+from app.ui.library.words import (
+    add_pictures,
+    exact_numbers,
+    from_disk_words,
+    joined,
+    model_count,
+    predicted,
+)
 from app.ui.widgets.units import load_progress
-from engine import FaultKind
+from engine import FaultKind, belonging
 
 INSTALLED, GET = "installed", "get"  # keys of the headings of this section and of the catalog
 _JUMP_THRESHOLD = 6  # with more installed models the heading links to the catalog further down
@@ -28,22 +35,39 @@ def on_this_machine(
     catalog: bool,
     detailed: Collection[Path] = (),
     embedder: Path | None = None,
+    offers: Iterable[Offer] = (),
 ) -> Iterator[View]:
-    """The section of installed models, or a note that there are none."""
+    """The section of installed models, or a note that there are none.
+
+    A picture encoder that one model uses is shown in its row. `offers` are what can be downloaded,
+    also of installed models: their picture encoders.
+    """
+    own = own_encoders(rows)
+    inside = {encoder.path for encoder in own.values()}
+    lacking = {each.here: each for each in offers if each.here and each.encoders and not each.sees}
     jump = (
         (Action(Verb.JUMP, tr("Get a model"), GET),)
-        if len(rows) > _JUMP_THRESHOLD and catalog
+        if len(rows) - len(inside) > _JUMP_THRESHOLD and catalog
         else ()
     )
     total = sum(row.size_bytes for row in rows)
-    detail = joined(model_count(len(rows)), size(total)) if rows else ""
+    models = sum(not row.is_encoder for row in rows)
+    detail = joined(model_count(models), size(total)) if rows else ""
     yield HeadingView(INSTALLED, tr("On this computer"), detail, jump)
     loaded = model.loaded.path if model.loaded is not None else None
     busy = (model.path, local_path(model.failed), loaded)
     for row in rows:
-        is_used = row.path == embedder
+        if row.path in inside:
+            continue
         about = model if row.path in busy else None
-        yield InstalledView(row, about, row.path in detailed, embeds=is_used)
+        yield InstalledView(
+            row,
+            about,
+            row.path in detailed,
+            embeds=row.path == embedder,
+            encoder=own.get(row.path),
+            lacking=lacking.get(row.path),
+        )
     if not rows:
         yield RowView(
             "none",
@@ -54,6 +78,31 @@ def on_this_machine(
         )
 
 
+def own_encoders(rows: Sequence[InstalledRow]) -> dict[Path, InstalledRow]:
+    """The picture encoders that belong to exactly one of the models, by the paths of the models.
+
+    Before a model is inspected, the names of the two files tell.
+    """
+    folders: dict[Path, list[InstalledRow]] = {}
+    encoders = [row for row in rows if row.is_encoder and row.state is not FileState.MISSING]
+    found: dict[Path, InstalledRow] = {}
+    if encoders:
+        for row in rows:
+            if row.may_chat:
+                folders.setdefault(row.path.parent, []).append(row)
+    for encoder in encoders:
+        users = [row for row in folders.get(encoder.path.parent, ()) if _uses(row, encoder)]
+        if len(users) == 1:
+            found.setdefault(users[0].path, encoder)
+    return found
+
+
+def _uses(model: InstalledRow, encoder: InstalledRow) -> bool:
+    if model.state is FileState.UNKNOWN:
+        return belonging(encoder.path.name, model.path.name) >= 0
+    return model.encoder == encoder.path
+
+
 @dataclass(frozen=True, slots=True)
 class InstalledView:
     """Deferred view of one installed model file: there may be hundreds, a dozen are visible."""
@@ -62,6 +111,8 @@ class InstalledView:
     model: ModelStatus | None  # set if this file is loaded, loading or failed to load
     detailed: bool = False
     embeds: bool = False  # documents are searched with it
+    encoder: InstalledRow | None = None  # for pictures, which no other model uses
+    lacking: Offer | None = None  # of the model, whose picture encoder is not here
 
     @property
     def key(self) -> str:
@@ -70,10 +121,24 @@ class InstalledView:
 
     def build(self) -> RowView:
         """The view of the row."""
-        row = _idle_row(self.row) if self.model is None else _active_row(self.row, self.model)
+        encoder, model = self.encoder, self.model
+        row = (
+            _idle_row(self.row, encoder) if model is None else _active_row(self.row, model, encoder)
+        )
         if self.row.state is FileState.EMBEDS:
             row = self._with_use(row)
-        return self._with_details(row)
+        return self._with_details(replace(row, menu=self._menu(row)))
+
+    def _menu(self, row: RowView) -> tuple[Action, ...]:
+        """The menu of the row, with what can be done for pictures."""
+        if self.lacking is not None:
+            known = self.lacking.encoders[0].size_bytes
+            return Action(Verb.ADD_PICTURES, add_pictures(known), self.lacking), *row.menu
+        encoder = self.encoder
+        if encoder is None or encoder.place is Place.BUNDLED:
+            return row.menu
+        words = tr("Move its pictures file to trash ({size})", size=size(encoder.size_bytes))
+        return *row.menu, Action(Verb.DELETE, words, encoder.path)
 
     def _with_use(self, row: RowView) -> RowView:
         """The row of a model for searching documents: that it is used, or how to use it."""
@@ -91,10 +156,10 @@ class InstalledView:
         return replace(row, note=note, links=(Action(Verb.DETAILS, words, self.row.path),))
 
 
-def _idle_row(row: InstalledRow) -> RowView:
+def _idle_row(row: InstalledRow, encoder: InstalledRow | None) -> RowView:
     """The row of a file that is neither loaded nor being loaded."""
     note, tone = _problem(row, None)
-    shared = _facts(row)
+    shared = _facts(row, encoder)
     if row.state is FileState.UNKNOWN:
         shared.append(tr("reading the file…"))
     return RowView(
@@ -107,13 +172,13 @@ def _idle_row(row: InstalledRow) -> RowView:
         note_tone=tone,
         meter=predicted(row.memory),
         action=Action(Verb.USE, tr("Use"), row.path) if row.state is FileState.GOOD else None,
-        menu=_menu(row, in_use=False),
+        menu=_menu(row, encoder, in_use=False),
     )
 
 
-def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
+def _active_row(row: InstalledRow, model: ModelStatus, encoder: InstalledRow | None) -> RowView:
     """The row of a file that is loaded, is being loaded or failed to load."""
-    plain = _idle_row(row)
+    plain = _idle_row(row, encoder)
     if model.phase is ModelPhase.LOADING and row.path == model.path:
         share = model.done_bytes / model.total_bytes if model.total_bytes else 0.0
         return replace(
@@ -123,7 +188,7 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
                     "loading, {progress}",
                     progress=load_progress(model.done_bytes, model.total_bytes),
                 ),
-                *_facts(row),
+                *_facts(row, encoder),
             ),
             progress=share,
             action=Action(
@@ -133,19 +198,23 @@ def _active_row(row: InstalledRow, model: ModelStatus) -> RowView:
     if model.loaded is not None and model.loaded.path == row.path:
         return replace(
             plain,
-            detail=joined(*_facts(row)),
+            detail=joined(*_facts(row, encoder)),
             meter=_resident(row, model),
             action=None,
             status=tr("In use"),
-            menu=_menu(row, in_use=True),
+            menu=_menu(row, encoder, in_use=True),
         )
     note, tone = _problem(row, model)
     return replace(plain, note=note, note_tone=tone)
 
 
-def _facts(row: InstalledRow) -> list[str]:
-    sees = tr("sees pictures") if row.sees else ""
-    facts = [row.format, size(row.size_bytes) if row.size_bytes else "", sees]
+def _facts(row: InstalledRow, encoder: InstalledRow | None) -> list[str]:
+    sees = tr("sees pictures") if row.sees and encoder is None else ""
+    amount = size(row.size_bytes) if row.size_bytes else ""
+    if encoder is not None and amount:
+        pictures = size(encoder.size_bytes)
+        amount = tr("{model} + {pictures} for pictures", model=amount, pictures=pictures)
+    facts = [row.format, amount, sees]
     return [*facts, tr("custom settings")] if row.own_settings else facts
 
 
@@ -186,7 +255,7 @@ def _exact_details(row: InstalledRow) -> str:
     return f"{facts}\n{row.path}"
 
 
-def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
+def _menu(row: InstalledRow, encoder: InstalledRow | None, *, in_use: bool) -> tuple[Action, ...]:
     entries = [Action(Verb.UNLOAD, tr("Unload"))] if in_use else []
     if row.state is not FileState.EMBEDS and (
         row.state is FileState.GOOD or row.memory is not None
@@ -197,7 +266,7 @@ def _menu(row: InstalledRow, *, in_use: bool) -> tuple[Action, ...]:
     if row.place is Place.FILE:
         entries.append(Action(Verb.UNLINK, tr("Remove from list"), row.path))
     if row.state is not FileState.MISSING and row.place is not Place.BUNDLED:
-        amount = size(row.size_bytes)
+        amount = size(row.size_bytes + (encoder.size_bytes if encoder is not None else 0))
         own = row.place is Place.OWN
         text = (
             tr("Move to trash ({size})", size=amount)

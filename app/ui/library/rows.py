@@ -27,7 +27,15 @@ from app.system.durations import time_left
 from app.system.translation import isolated, listed, number, sentences, tr, trn
 from app.ui.library.installed_rows import GET, on_this_machine
 from app.ui.library.row_values import Action, HeadingView, Option, RowView, Verb, View
-from app.ui.library.words import DOTS, bits_each, exact_numbers, joined, model_count, predicted
+from app.ui.library.words import (
+    DOTS,
+    add_pictures,
+    bits_each,
+    exact_numbers,
+    joined,
+    model_count,
+    predicted,
+)
 from app.ui.widgets.units import parameters, progress, speed
 from engine import model_label
 
@@ -64,6 +72,7 @@ def views(
             bool(library.catalog),
             detailed,
             library.embedder,
+            (*(row.offer for row in library.catalog), *library.hub.files),
         )
     if words:
         shown += selected(offered, every_match) if offered else []
@@ -261,7 +270,7 @@ def _pictures_option(offer: Offer) -> Option | None:
     if _download_action(offer) is None or not offer.encoders:
         return None
     encoder = offer.encoder
-    words = _add_pictures((encoder or offer.encoders[0]).size_bytes)
+    words = add_pictures((encoder or offer.encoders[0]).size_bytes)
     chosen = "" if encoder else offer.encoders[0].file
     return Option(encoder is not None, Action(Verb.CHOOSE_ENCODER, words, (offer, chosen)))
 
@@ -270,12 +279,7 @@ def _pictures_links(offer: Offer) -> tuple[Action, ...]:
     """The link that adds pictures to an installed model that has no encoder."""
     if offer.here is None or not offer.encoders or offer.sees:
         return ()
-    return (Action(Verb.ADD_PICTURES, _add_pictures(offer.encoders[0].size_bytes), offer),)
-
-
-def _add_pictures(known: int) -> str:
-    """The words that offer a picture encoder of so many bytes, 0: unknown."""
-    return tr("Add pictures, {size}", size=size(known) if known else tr("size unknown"))
+    return (Action(Verb.ADD_PICTURES, add_pictures(offer.encoders[0].size_bytes), offer),)
 
 
 def _encoder_choices(offer: Offer) -> tuple[Action, ...]:

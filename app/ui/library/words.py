@@ -142,6 +142,11 @@ def exact_numbers(weights: int, context: int, size_bytes: int) -> list[str]:
     ]
 
 
+def add_pictures(known: int) -> str:
+    """The words that offer a picture encoder of so many bytes, 0: unknown."""
+    return tr("Add pictures, {size}", size=size(known) if known else tr("size unknown"))
+
+
 def model_count(number_of: int) -> str:
     """`1 model`, `3 models`."""
     return trn("{count} model", "{count} models", number_of)
