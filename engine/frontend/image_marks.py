@@ -71,15 +71,17 @@ class ImageMarks:
 
 
 _FAKE = "<fake_token_around_image>"
+_GEMMA4 = ImageMarks(
+    "<|image|>", opens="<|image>", ends="<image|>", needed=("<|image>", "<image|>")
+)
 _MARKS = {
     "qwen3vl_merger": ImageMarks(
         "<|image_pad|>",
         outside=("<|vision_start|>", "<|vision_end|>"),
         needed=("<|vision_start|>", "<|vision_end|>"),
     ),
-    "gemma4v": ImageMarks(
-        "<|image|>", opens="<|image>", ends="<image|>", needed=("<|image>", "<image|>")
-    ),
+    "gemma4v": _GEMMA4,
+    "gemma4uv": _GEMMA4,
     "gemma3": ImageMarks(
         "<start_of_image>",
         opens="\n\n<start_of_image>",

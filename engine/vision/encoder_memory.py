@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.gguf.reader import GGUFFile
+from engine.gguf.tensor_info import TensorInfo
 from engine.messages import Detail
 from engine.vision.encoders import SOUND
 from engine.vision.pairing import find_encoder
@@ -18,8 +19,11 @@ from kernels.weights.formats import Format, by_name
 
 _LARGE = 20_000  # pixels of a side: more than any family keeps
 # Of these, given rows have positions too.
-_LEARNED = ("qwen3vl_merger", "gemma4v", "lfm2", "idefics3", "gemma3", "internvl", "glm4v")
+_LEARNED = (
+    *("qwen3vl_merger", "gemma4v", "gemma4uv", "lfm2", "idefics3", "gemma3", "internvl", "glm4v"),
+)
 _CLASSED = ("internvl",)  # a token beside the patches
+_POSITIONS = "v.position_embd.weight"
 _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.
 _PADDING, _SPARE = 1.15, 1.25
@@ -32,12 +36,12 @@ class EncoderSizes:
 
     path: Path
     config: VisionConfig
-    tensors: tuple[tuple[Format, tuple[int, ...]], ...]  # formats and shapes
+    tensors: tuple[tuple[Format, tuple[int, ...]], ...]  # formats and shapes, as they are held
     is_gated: bool  # its MLPs have two products before the activation
 
     def weights_bytes(self, backend: Backend) -> int:
-        """Its weights as a backend packs them; those of several dimensions become matrices."""
-        return sum(backend.held_bytes(format, _flat(shape)) for format, shape in self.tensors)
+        """Its weights as a backend packs them."""
+        return sum(backend.held_bytes(format, shape) for format, shape in self.tensors)
 
     @property
     def patches(self) -> int:
@@ -56,6 +60,8 @@ class EncoderSizes:
         deep = len(self.config.deep)
         given = pixels + (D if self.config.projector in _LEARNED else 0)
         inner = max(4 * D, F * (1 + self.is_gated), pixels)  # lie in the same memory
+        if not self.config.layers:  # only patches, and what becomes of them
+            return _FIXED_BYTES + 4 * self.patches * (given + pixels + 2 * D)
         tower = 3 * D + inner + 2 * self.config.head_width
         tower += deep * D + (1 + deep) * D * bool(deep)  # rows of deeper layers, and all joined
         scratch = _SPARE * (2 * D * _PADDING + max(D, F) / 4)  # and codes of 8 bits
@@ -80,14 +86,20 @@ def read_encoder_sizes(path: Path) -> EncoderSizes:
         infos = [one for name, one in file.tensors.items() if not name.startswith(SOUND)]
         transposed = _TRANSPOSED.get(config.projector)
         tensors = tuple(
-            (by_name("F32") if one.name == transposed else one.format, one.shape) for one in infos
+            (by_name("F32") if one.name == transposed else one.format, _held(one)) for one in infos
         )
         is_gated = any(name.endswith("ffn_gate.weight") for name in file.tensors)
         return EncoderSizes(path, config, tensors, is_gated)
 
 
-def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a vector or matrix of the same values; first dimensions of one do not count."""
+def _held(one: TensorInfo) -> tuple[int, ...]:
+    """The shape of the vector or matrix that a tensor becomes.
+
+    First dimensions of one do not count, and learned positions are no matrix of a product.
+    """
+    shape = one.shape
+    if one.name == _POSITIONS:
+        return (math.prod(shape),)
     while len(shape) > 1 and shape[0] == 1:
         shape = shape[1:]
     return shape if len(shape) < 3 else (shape[0], math.prod(shape[1:]))

@@ -57,6 +57,7 @@ _KINDS = {
         frozenset(("qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe")), axes=interleaved_axes
     ),
     "gemma4v": _Kind(frozenset(("gemma4",)), _gemma4_spans),
+    "gemma4uv": _Kind(frozenset(("gemma4",)), Spans.WINDOWED),
     "gemma3": _Kind(frozenset(("gemma3",)), Spans.WHOLE),
     "pixtral": _Kind(frozenset(("llama", "mistral3"))),
     "lfm2": _Kind(frozenset(("lfm2", "lfm2moe"))),

@@ -62,6 +62,14 @@ def fixed_positions(table: Tensor, side: int, grid: Grid) -> Tensor:
     return table
 
 
+def summed_positions(tables: Tensor, grid: Grid) -> Tensor:
+    """The sum of the learned positions of every patch's column and row: of [2, n, D], [T, D]."""
+    if max(grid) > tables.shape[1]:
+        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches is too large")
+    rows, columns = coordinates(grid).unbind(1)
+    return tables[0][columns] + tables[1][rows]
+
+
 def resized_positions(table: Tensor, grid: Grid, *, corners: bool, bicubic: bool = False) -> Tensor:
     """Learned positions [side, side, D] of a square, resized bilinearly to a grid: [T, D].
 

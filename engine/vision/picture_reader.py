@@ -161,7 +161,7 @@ def levels(config: VisionConfig) -> Levels:
     """
     values = np.arange(256)[:, None]
     unit = (values * (1 / 255)).astype(np.float32)
-    if config.projector == "gemma4v":
+    if config.projector in ("gemma4v", "gemma4uv"):
         return np.repeat(unit, 3, 1)
     mean, deviation = (np.array(one, np.float32) for one in (config.mean, config.deviation))
     if config.projector == "lfm2":

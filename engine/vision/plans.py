@@ -330,6 +330,7 @@ def _glm4v(config: VisionConfig, size: Size, budget: int) -> Plan:
 _KINDS = {
     "qwen3vl_merger": _Kind(_qwen, _qwen_standard, _QWEN_MOST, _QWEN_LEAST),
     "gemma4v": _Kind(_gemma4, lambda _: 280, 1_120, 70),
+    "gemma4uv": _Kind(_gemma4, lambda _: 280, 1_120, 70),
     "gemma3": _Kind(_gemma3, lambda _: 1),
     "pixtral": _Kind(_pixtral, _pixtral_standard, in_tokens=False),
     "lfm2": _Kind(_lfm2, lambda _: (_LFM2_TILES + 1) * _LFM2_MOST, least=_LFM2_LEAST),

@@ -11,8 +11,15 @@ from engine.gguf.values import DAMAGED, shown
 
 ARCHITECTURE = "clip"
 _KEY = "clip.vision"
+_FEED_FORWARD = "feed_forward_length"
 # Where the file does not state it.
-_MERGES = {"qwen3vl_merger": 2, "gemma3": 4, "gemma4v": 3, "internvl": 2, "glm4v": 2}
+_MERGES = {
+    **dict.fromkeys(("qwen3vl_merger", "internvl", "glm4v"), 2),
+    **dict.fromkeys(("gemma4v", "gemma4uv"), 3),
+    "gemma3": 4,
+}
+# Without a tower: a patch is as large as what becomes a row.
+_WITHOUT_TOWER = ("gemma4uv",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,14 @@ def read_projector(file: GGUFFile) -> str:
 def read_vision_config(file: GGUFFile) -> VisionConfig:
     """Read the sizes; raises ModelFileError naming the key that is missing or wrong."""
     projector = read_projector(file)
-    layers, heads, width = (
-        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 20)
-        for key in ("block_count", "attention.head_count", "embedding_length")
+    is_tower = projector not in _WITHOUT_TOWER
+    layers, heads, feed_forward = (
+        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24) if is_tower else value
+        for key, value in (("block_count", 0), ("attention.head_count", 1), (_FEED_FORWARD, 0))
+    )
+    width, output = (
+        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24)
+        for key in ("embedding_length", "projection_dim")
     )
     if width % heads or width // heads % 4:
         raise ModelFileError(
@@ -89,10 +101,7 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
             f"The key '{_KEY}.preproc_min_tiles' is {least_tiles}, more than the most tiles.",
             DAMAGED,
         )
-    output, feed_forward = (
-        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24)
-        for key in ("projection_dim", "feed_forward_length")
-    )
+    patch = file.integer(f"{_KEY}.patch_size", minimum=1, maximum=1_024)
     return VisionConfig(
         projector=projector,
         layers=layers,
@@ -100,9 +109,11 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         heads=heads,
         # Files of GLM-4V state the width of the projector's MLP; the tower's is that of its rows.
         feed_forward=output if projector == "glm4v" else feed_forward,
-        patch=file.integer(f"{_KEY}.patch_size", minimum=1, maximum=1_024),
+        patch=patch if is_tower else patch * scale,
         image=file.integer(f"{_KEY}.image_size", minimum=1, maximum=1 << 16),
-        merge=file.integer(f"{_KEY}.spatial_merge_size", scale, minimum=1, maximum=64),
+        merge=file.integer(f"{_KEY}.spatial_merge_size", scale, minimum=1, maximum=64)
+        if is_tower
+        else 1,
         output=output,
         epsilon=file.number(f"{_KEY}.attention.layer_norm_epsilon", 1e-6, minimum=0.0),
         mean=_channels(file, "image_mean"),

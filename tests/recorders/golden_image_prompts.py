@@ -101,10 +101,14 @@ def _qwen(case: Case, size: Size) -> str:
     return _processor("qwen3_vl", "Qwen3VLProcessor").replace_image_token(given, inputs, 0)
 
 
-def _gemma4(case: Case, size: Size) -> str:
+def _gemma4uv(case: Case, size: Size) -> str:
+    return _gemma4(case, size, "gemma4_unified", "Gemma4UnifiedProcessor")
+
+
+def _gemma4(case: Case, size: Size, module: str = "gemma4", name: str = "Gemma4Processor") -> str:
     given = SimpleNamespace(boi_token="<|image>", image_token="<|image|>", eoi_token="<image|>")
     inputs = {"num_soft_tokens_per_image": [size.lines * size.columns]}
-    return _processor("gemma4", "Gemma4Processor").replace_image_token(given, inputs, 0)
+    return _processor(module, name).replace_image_token(given, inputs, 0)
 
 
 def _gemma3(case: Case, size: Size) -> str:
@@ -178,6 +182,7 @@ def _internvl(case: Case, size: Size) -> str:
 REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "qwen3vl_merger": ("<|image_pad|>", _qwen),
     "gemma4v": ("<|image|>", _gemma4),
+    "gemma4uv": ("<|image|>", _gemma4uv),
     "gemma3": ("<start_of_image>", _gemma3),
     "pixtral": ("[IMG]", _pixtral),
     "lfm2": ("<image>", _lfm2),

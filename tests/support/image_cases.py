@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,18 @@ _SMOLVLM = (
     "<end_of_utterance>\n{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
 )
 _PLACES = [f"row_{line}_col_{column}" for line in (1, 2, 3) for column in (1, 2, 3)]
+_GEMMA4 = Case(
+    "gemma4v",
+    ("<|image>", "<image|>", "<|image|>", "<|turn>", "<turn|>"),
+    _template(
+        "{{ '<|turn>' + message.role + '\\n' }}",
+        "<|image|>",
+        "{{ '<turn|>\\n' }}",
+        "{{ '<|turn>model\\n' }}",
+    ),
+    ("<|image|>",),
+    (Size(2, 3), Size(5, 1), Size(1, 7)),
+)
 CASES = {
     "qwen3vl": Case(
         "qwen3vl_merger",
@@ -140,18 +152,8 @@ CASES = {
         ("<|image_pad|>",),
         (Size(2, 3), Size(5, 1), Size(1, 7)),
     ),
-    "gemma4": Case(
-        "gemma4v",
-        ("<|image>", "<image|>", "<|image|>", "<|turn>", "<turn|>"),
-        _template(
-            "{{ '<|turn>' + message.role + '\\n' }}",
-            "<|image|>",
-            "{{ '<turn|>\\n' }}",
-            "{{ '<|turn>model\\n' }}",
-        ),
-        ("<|image|>",),
-        (Size(2, 3), Size(5, 1), Size(1, 7)),
-    ),
+    "gemma4": _GEMMA4,
+    "gemma4 12b": replace(_GEMMA4, projector="gemma4uv"),
     "gemma3": Case(
         "gemma3",
         ("<start_of_image>", "<end_of_image>", "<image_soft_token>", "<start_of_turn>"),

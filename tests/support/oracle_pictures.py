@@ -55,6 +55,7 @@ PUBLISHED = {
     # Qwen3-VL, Qwen3.5: all that the makers allow, which their mmproj files do not state
     "qwen3vl_merger": _config("qwen3vl_merger", 16, 2, 768, most_pixels=1 << 24),
     "gemma4v": _config("gemma4v", 16, 3, 896),
+    "gemma4uv": _config("gemma4uv", 48, 1, 224),
     "gemma3": _config("gemma3", 14, 4, 896),
     # Mistral Small 3.1, Ministral 3
     "pixtral": _config("pixtral", 14, 2, 1540, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION),
@@ -104,15 +105,15 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
 
             size = {"shortest_edge": 12_544, "longest_edge": 9_633_792}  # of two frames
             return [_from_squares(Glm4vImageProcessorPil(size=size)(image), config)]
-        case "gemma4v":
+        case "gemma4v" | "gemma4uv":  # the latter's own needs torchvision, for the same steps
             from transformers.models.gemma4.image_processing_pil_gemma4 import (
                 Gemma4ImageProcessorPil,
             )
 
             made = Gemma4ImageProcessorPil()(image)
-            count = made["num_soft_tokens_per_image"][0] * config.merge**2
+            count = made["num_soft_tokens_per_image"][0] * 3**2
             columns = int(made["image_position_ids"][0][:count, 0].max()) + 1
-            return [_from_patches(made["pixel_values"][0][:count], columns, config.patch)]
+            return [_from_patches(made["pixel_values"][0][:count], columns, 16)]
         case "gemma3":
             from transformers.models.gemma3.image_processing_pil_gemma3 import (
                 Gemma3ImageProcessorPil,

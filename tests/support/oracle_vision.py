@@ -31,7 +31,7 @@ _TEXT = {
 _VISION = ("visual.", "vision_tower.", "vision_model.", "embed_vision.", "connector.", "projector.")
 _FACTORS = (  # ends of names
     *("norm.weight", "norm1.weight", "norm2.weight", "before.weight", "after.weight"),
-    *("ln_pre.weight", "std_scale", "lambda_1", "lambda_2"),
+    *("ln_pre.weight", "ln1.weight", "ln2.weight", "std_scale", "lambda_1", "lambda_2"),
 )
 
 
@@ -111,6 +111,18 @@ def _model(case: Case) -> Any:
         }
         config = hf.Gemma4Config(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4ForConditionalGeneration(config)
+    if case.projector == "gemma4uv":
+        tower = {
+            "patch_size": case.patch,
+            "pooling_kernel_size": case.merge,
+            "mm_embed_dim": case.width,
+            "mm_posemb_size": case.side,
+            "output_proj_dims": case.width,
+            "rms_norm_eps": case.epsilon,
+        }
+        text |= {"layer_types": ["sliding_attention", "full_attention"]}
+        config = hf.Gemma4UnifiedConfig(text_config=text, vision_config=tower, audio_config=None)
+        return hf.Gemma4UnifiedForConditionalGeneration(config)
     if case.projector == "glm4v":
         config = hf.Glm4vConfig(
             text_config=text,
@@ -178,6 +190,7 @@ def state_of(model: Any, case: Case) -> dict[str, Array]:
 def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
     """The rows [n, W] of a normalised picture [height, width, 3]."""
     image, side = picture.permute(2, 0, 1), case.patch
+    side *= case.merge if case.projector == "gemma4uv" else 1
     rows, columns = picture.shape[0] // side, picture.shape[1] // side
     cut = image.reshape(3, rows, side, columns, side).permute(1, 3, 2, 4, 0)
     patches = cut.reshape(1, rows * columns, -1)
@@ -193,7 +206,7 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
                 found = model.model.visual(frames.reshape(rows * columns, -1), grid_thw=grid)
                 deep = getattr(found, "deepstack_features", None) or ()
                 return torch.cat((found.pooler_output, *deep), -1)
-            case "gemma4v":
+            case "gemma4v" | "gemma4uv":
                 at = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
                 places = torch.stack(at[::-1], -1).reshape(1, -1, 2)
                 found = model.model.get_image_features(patches, places)

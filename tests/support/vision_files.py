@@ -61,6 +61,7 @@ CASES = {
             | {"name": "gemma4v-clipped"}
             | {"more": {"use_clipped_linears": True, "standardize": True}}
         ),
+        Case("gemma4uv", "gemma4uv", 6, 3, 20, ((54, 90), (72, 18)), 0, heads=0, feed_forward=0),
         Case("gemma3", "gemma3", 7, 4, 8, ((56, 56),)),
         Case("pixtral", "pixtral", 8, 2, 6, ((48, 64), (48, 16)), epsilon=1e-5),
         Case("lfm2", "lfm2", 6, 2, 5, ((36, 48), (60, 12))),
@@ -131,6 +132,12 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "embeddings.position_embeddings": "v.position_embd.weight",
     "embed_vision.embedding_projection": "mm.input_projection",
     "connector.modality_projection.proj": "mm.model.fc",
+    "embed_vision.patch_ln1": "v.patch_norm.1",
+    "embed_vision.patch_dense": "v.patch_embd",
+    "embed_vision.patch_ln2": "v.patch_norm.2",
+    "embed_vision.pos_embedding": "v.position_embd.weight",
+    "embed_vision.pos_norm": "v.patch_norm.3",
+    "multimodal_embedder.embedding_projection": "mm.input_projection",
     "img_break": "v.token_embd.img_break",
 }
 _OF_PROJECTOR = {  # where a name means another tensor than in other projectors
@@ -152,7 +159,9 @@ def tensors(case: Case, state: Mapping[str, Array]) -> Tensors:
             wide = halves.swapaxes(1, 2).reshape(wide.shape)
         if ours == "mm.soft_emb_norm.weight":
             wide = wide + 1
-        if ours == "v.patch_embd.weight" and wide.ndim == 2:
+        if case.projector == "gemma4uv":
+            wide = _unified(case, ours, wide)
+        elif ours == "v.patch_embd.weight" and wide.ndim == 2:
             side = case.patch
             wide = wide.reshape(case.width, side, side, 3).transpose(0, 3, 1, 2)
         if wide.ndim == 5:  # of two frames
@@ -160,6 +169,15 @@ def tensors(case: Case, state: Mapping[str, Array]) -> Tensors:
             wide = wide[:, :, 0]
         made[ours] = wide.reshape(1) if wide.ndim == 0 else wide
     return made
+
+
+def _unified(case: Case, name: str, value: Array) -> Array:
+    """A tensor of Gemma 4 12B, whose pixels are by channel in the file."""
+    if name == "v.position_embd.weight":
+        return value.swapaxes(0, 1)
+    if value.shape[-1] != 3 * (case.patch * case.merge) ** 2:
+        return value
+    return value.reshape(*value.shape[:-1], -1, 3).swapaxes(-1, -2).reshape(value.shape)
 
 
 def _name(case: Case, name: str) -> str:
@@ -194,23 +212,24 @@ def keys(case: Case) -> dict[str, Any]:
         "image_mean": [_moments(case)[0]] * 3,
         "image_std": [_moments(case)[1]] * 3,
     }
-    if case.merge != {"gemma3": 4, "gemma4v": 3, "glm4v": 2}.get(case.projector):
+    if case.merge != {"gemma3": 4, "gemma4v": 3, "gemma4uv": 3, "glm4v": 2}.get(case.projector):
         made[of_merge.get(case.projector, "projector.scale_factor")] = case.merge
     if case.projector == "qwen3vl_merger":
         made["is_deepstack_layers"] = [at in case.deep for at in range(case.layers)]
     use = f"clip.use_{'silu' if case.more.get('hidden_act') == 'silu' else 'gelu'}"
-    kind = "clip.vision.projector_type" if case.projector == "gemma4v" else "clip.projector_type"
+    is_gemma4 = case.projector.startswith("gemma4")
+    kind = "clip.vision.projector_type" if is_gemma4 else "clip.projector_type"
     return {
         "clip.has_vision_encoder": True,
         **{f"clip.vision.{key}": value for key, value in made.items()},
         kind: case.projector,
-        **({} if case.projector == "gemma4v" else {use: True}),
+        **({} if is_gemma4 else {use: True}),
     }
 
 
 def _moments(case: Case) -> tuple[float, float]:
     """Mean and deviation that pixels are normalised by; Gemma 4's are not."""
-    return (0.0, 1.0) if case.projector == "gemma4v" else (0.5, 0.5)
+    return (0.0, 1.0) if case.projector.startswith("gemma4") else (0.5, 0.5)
 
 
 def write(
@@ -264,6 +283,8 @@ def widened(
         shape = [times * size for size in value.shape]
         if value.ndim == 4:  # a convolution
             shape[2:] = value.shape[2:]
+        if name.startswith("v.patch_norm.1"):  # of pixels
+            shape = list(value.shape)
         if name.startswith("v.patch_embd"):
             shape[1:] = value.shape[1:]
         elif name.startswith(("v.position_embd", "v.class_embd")):

@@ -9,6 +9,7 @@ from engine.models.weights import Weights
 from engine.vision.encoder import Encoder, Wiring
 from engine.vision.encoders import (
     gemma3,
+    gemma4uv,
     gemma4v,
     glm4v,
     idefics3,
@@ -29,6 +30,7 @@ from kernels.backend.placement import Placement
 PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "qwen3vl_merger": qwen3vl.build,
     "gemma4v": gemma4v.build,
+    "gemma4uv": gemma4uv.build,
     "gemma3": gemma3.build,
     "pixtral": pixtral.build,
     "lfm2": lfm2.build,

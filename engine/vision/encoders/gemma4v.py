@@ -25,7 +25,7 @@ from engine.models.layers import Block
 from engine.models.parts import HeadNorms, Norm, Projection
 from engine.models.weights import Weights
 from engine.vision.encoder import Wiring
-from engine.vision.patches import Grid, coordinates, square_means
+from engine.vision.patches import Grid, coordinates, square_means, summed_positions
 from engine.vision.projector_file import VisionConfig
 from engine.vision.tower import (
     PATCHES,
@@ -42,6 +42,7 @@ from engine.vision.tower import (
 )
 from kernels import ops
 from kernels.ops import Activation, Instruction
+from kernels.programs.program import Program
 
 _ROPE_BASE = 100.0
 
@@ -64,24 +65,29 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
     body = [*patch_embedding(weights, config), added_positions(config)]
     for index in range(config.layers):
         body += _block(weights, config, index)
-    rows = projection(weights, "mm.input_projection", config.output, D)
-    projector = [
-        ops.GivenRows("means"),
-        norm(Norm(torch.ones(D), config.epsilon), "means", "means"),
-        products("means", ((rows, "rows"),), no_deltas),
-    ]
     standard = None
     if weights.has("v.std_bias") and weights.has("v.std_scale"):
         standard = weights.vector("v.std_bias", D), weights.vector("v.std_scale", D)
     return Wiring(
         config,
         program(body, STREAM, {PATCHES: config.pixels}),
-        program(projector, "rows", {"means": D}),
+        normed_projector(weights, config),
         merged=partial(_merged, side=config.merge, standard=standard),
-        positions=partial(_positions, weights.tables("v.position_embd.weight", 2, D)),
+        positions=partial(summed_positions, weights.tables("v.position_embd.weight", 2, D)),
         axes=_columns_first,
         is_unsigned=True,
     )
+
+
+def normed_projector(weights: Weights, config: VisionConfig) -> Program:
+    """The projector of Gemma 4: an RMS norm without factors, and a matrix."""
+    rows = projection(weights, "mm.input_projection", config.output, config.width)
+    body = [
+        ops.GivenRows("given"),
+        norm(Norm(torch.ones(config.width), config.epsilon), "given", "given"),
+        products("given", ((rows, "rows"),), no_deltas),
+    ]
+    return program(body, "rows", {"given": config.width})
 
 
 def _block(weights: Weights, config: VisionConfig, index: int) -> list[Instruction]:
@@ -117,14 +123,6 @@ def _block(weights: Weights, config: VisionConfig, index: int) -> list[Instructi
     block = Block(first, attention, second, mlp, after_attention, after_mlp)
     ranges = _ranges(weights, (*attention.projections, *mlp.projections))
     return _clipped(instructions_of(block), ranges)
-
-
-def _positions(table: Tensor, grid: Grid) -> Tensor:
-    """The sum of the learned positions of column and row of every patch: [T, D]."""
-    if max(grid) > table.shape[1]:
-        raise ValueError(f"a picture of {grid.rows} x {grid.columns} patches is too large")
-    rows, columns = coordinates(grid).unbind(1)
-    return table[0][columns] + table[1][rows]
 
 
 def _columns_first(grid: Grid) -> Tensor:

@@ -157,7 +157,7 @@ def test_buffers_of_an_encoder_share_memory_and_are_freed(name: str, tmp_path: P
             raise Cancelled
 
     encoder.encode(picture_of(model), note)
-    assert max(shares) < 0.75
+    assert max(shares) < 0.75 or not model.case.layers
     assert not any(one._buffers for one in programs)
     with pytest.raises(Cancelled):
         encoder.encode(picture_of(model), cancel)

@@ -33,7 +33,7 @@ def changed(name: str, **fields: object) -> Case:
 
 MODELS: dict[str, Case] = {
     **{
-        name: changed(name, side=128 if "gemma4v" in name else case.side)
+        name: changed(name, side=128 if "gemma4" in name else case.side)
         for name, case in CASES.items()
     },
     "qwen3vl of one head": changed("qwen3vl", heads=1, patch=14, side=9),

@@ -122,6 +122,7 @@ def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
         ("gemma3", "gemma3", Spans.WHOLE),
         ("gemma4", "gemma4v", Spans.CAUSAL),  # as E2B and E4B: it has embeddings for layers
         ("gemma4-moe", "gemma4v", Spans.WINDOWED),
+        ("gemma4", "gemma4uv", Spans.WINDOWED),
         ("qwen35", "qwen3vl_merger", Spans.CAUSAL),
         ("llama", "pixtral", Spans.CAUSAL),
         ("lfm2", "lfm2", Spans.CAUSAL),

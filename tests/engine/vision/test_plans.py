@@ -17,6 +17,7 @@ from oracle_pictures import PUBLISHED
 PRICES = {
     "qwen3vl_merger": [(300, 200, 63, 70, 70), (4000, 3000, 2852, 11_750, 11_750)],
     "gemma4v": [(300, 200, 60, 260, 1080), (4000, 3000, 63, 266, 1064)],
+    "gemma4uv": [(300, 200, 60, 260, 1080), (4000, 3000, 63, 266, 1064)],
     "gemma3": [(300, 200, 256, 256, 256), (4000, 3000, 256, 256, 256)],
     "pixtral": [(300, 200, 23, 95, 95), (4000, 3000, 587, 2351, 2351)],
     "lfm2": [(300, 200, 63, 70, 70), (4000, 3000, 234, 1770, 1770)],
@@ -63,7 +64,7 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
     step = config.patch * config.merge
     fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256}.get(projector, 1)
     most = {
-        "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma3": 256,
+        "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma4uv": 1_120, "gemma3": 256,
         "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256, "glm4v": 6_144,
     }[projector]  # fmt: skip
     chance = random.Random(seed)

@@ -194,7 +194,7 @@ def test_positions_that_are_no_square_are_refused(tmp_path: Path) -> None:
         open_encoder(tmp_path / "m.gguf", keys, {**tensors, "v.position_embd.weight": table[1:]})
 
 
-@pytest.mark.parametrize("kind", ["gemma4uv", "mlp", "a" * 5_000, "\n"])
+@pytest.mark.parametrize("kind", ["gemma4x", "mlp", "a" * 5_000, "\n"])
 def test_an_unknown_projector_is_unsupported_whatever_else_is_missing(
     kind: str, tmp_path: Path
 ) -> None:
