@@ -26,11 +26,20 @@ def unchanged(rows: Tensor, grid: Grid) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """A picture encoder as two programs: a vision tower over patches, and a projector.
+class Stage:
+    """A program between tower and projector, over rows made of those of the program before it."""
 
-    Between them `merged` makes the projector's input of the tower's result. The other functions
-    prepare the patches and complete the projector's rows.
+    program: Program
+    given: Rows = unchanged  # [T, W] → [n, W']
+    group: int = 0  # rows that attend to each other; 0: all
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """A picture encoder as programs: a vision tower over patches, perhaps more, and a projector.
+
+    Before the projector `merged` makes its input of the last result. The other functions prepare
+    the patches and complete the projector's rows.
     """
 
     config: VisionConfig
@@ -43,6 +52,12 @@ class Wiring:
     order: Callable[[Grid], Tensor] | None = None  # [T] i64: another order of the patches
     finished: Rows = unchanged  # of the projector's rows
     is_unsigned: bool = False  # pixels of 0 to 1, which become those of -1 to 1
+    stages: tuple[Stage, ...] = ()  # behind the tower
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """All programs, in order."""
+        return (self.tower, *(one.program for one in self.stages), self.projector)
 
 
 class Encoder:
@@ -50,9 +65,7 @@ class Encoder:
 
     def __init__(self, wiring: Wiring, backend: Backend) -> None:
         self.config, self.wiring = wiring.config, wiring
-        self._tower, self._projector = (
-            backend.record(one) for one in (wiring.tower, wiring.projector)
-        )
+        self.programs: tuple[Recorded, ...] = tuple(map(backend.record, wiring.programs))
 
     def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """A picture [height, width, 3] f32, normalised → rows [n, W] f32 for the text model.
@@ -70,11 +83,14 @@ class Encoder:
         with torch.inference_mode():
             given = self._given(pixels, grid)
             trim_heap()  # what was freed meanwhile would stay beside the tower's buffers
-            hidden = _run(self._tower, *given, checkpoint)
+            tower, *stages, projector = self.programs
+            hidden = _run(tower, *given, checkpoint)
             del given
+            for stage, one in zip(wiring.stages, stages, strict=True):
+                hidden = _run(one, stage.given(hidden, grid), None, checkpoint, stage.group)
             merged = wiring.merged(hidden, grid)
             del hidden
-            return wiring.finished(_run(self._projector, merged, None, checkpoint), grid)
+            return wiring.finished(_run(projector, merged, None, checkpoint), grid)
 
     def _given(self, pixels: Tensor, grid: Grid) -> tuple[Tensor, Tensor | None]:
         """What the tower begins with: rows [T, W] f32, and positions for RoPE, [T, 2] i64."""
@@ -93,9 +109,17 @@ class Encoder:
 
 
 def _run(
-    program: Recorded, rows: Tensor, axes: Tensor | None, checkpoint: Callable[[], None]
+    program: Recorded,
+    rows: Tensor,
+    axes: Tensor | None,
+    checkpoint: Callable[[], None],
+    group: int = 0,
 ) -> Tensor:
-    """A program over given rows [T, W], one for each of T tokens."""
-    count = len(rows)
-    images = ImageRows(rows.contiguous(), torch.arange(count), axes)
-    return program.hidden([Segment([0] * count, 0, (), images)], checkpoint)
+    """A program over given rows [T, W], one for each of T tokens, in groups of so many."""
+    count = group or len(rows)
+    at = torch.arange(count)
+    batch = [
+        Segment([0] * count, 0, (), ImageRows(some, at, axes))
+        for some in rows.contiguous().split(count)
+    ]
+    return program.hidden(batch, checkpoint)

@@ -63,20 +63,20 @@ def tower_block(weights: Weights, config: VisionConfig, index: int, how: Blocks)
         tower_norm(weights, config, f"{name}.{part}", D, centred=how.centred)
         for part in ("ln1", "ln2")
     )
-    attention = tower_attention(weights, config, index, how)
+    attention = tower_attention(weights, config, name, how)
     return Block(first, attention, second, tower_mlp(weights, config, index, how))
 
 
 def tower_attention(
     weights: Weights,
     config: VisionConfig,
-    index: int,
+    name: str,
     how: Blocks,
     query: Projection | None = None,
     key: Projection | None = None,
 ) -> Attention:
     """The attention of a block, whose three products may be one tensor, or were made before."""
-    name, D = f"v.blk.{index}", config.width
+    D = config.width
     if query is None and weights.has(f"{name}.attn_qkv.weight"):
         query, key, value = projections(weights, f"{name}.attn_qkv", (D, D, D), D)
     else:

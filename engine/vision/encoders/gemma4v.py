@@ -114,7 +114,7 @@ def _block(weights: Weights, config: VisionConfig, index: int) -> list[Instructi
         for part in ("attn_q_norm", "attn_k_norm")
     )
     attention = replace(
-        tower_attention(weights, config, index, how, query, key),
+        tower_attention(weights, config, name, how, query, key),
         query_norm=query_norm,
         key_norm=key_norm,
         value_norm=HeadNorms(torch.ones(config.heads, C), config.epsilon, centred=False),

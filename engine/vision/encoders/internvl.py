@@ -90,7 +90,7 @@ def _block(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> l
         tower_norm(weights, config, f"{name}.{part}", D, centred=how.centred)
         for part in ("ln1", "ln2")
     )
-    attention = tower_attention(weights, config, index, how)
+    attention = tower_attention(weights, config, name, how)
     mlp = tower_mlp(weights, config, index, how)
     if weights.has(f"{name}.attn_q_norm.weight"):
         queries, keys = (

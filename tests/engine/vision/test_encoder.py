@@ -93,7 +93,7 @@ def test_weights_of_each_format_are_lowered_and_close(
         path = vision_files.write(tmp_path / f"{format}.gguf", *file, format)
         wanted = encoder_of(path, BACKENDS["reference"]).encode(picture_of(model))
         encoder = encoder_of(path, backend)
-        assert {type(encoder._tower), type(encoder._projector)} == {Recorded}
+        assert set(map(type, encoder.programs)) == {Recorded}
         found = encoder.encode(picture_of(model))
         rounded = error_of(wanted, exact)
         assert 0 < rounded < 0.05, format
@@ -104,8 +104,8 @@ def test_weights_of_each_format_are_lowered_and_close(
 def interpreted(encoder: Encoder) -> Encoder:
     """The same encoder, run op by op by the native kernels."""
     other = Encoder(encoder.wiring, BACKENDS["cpu"])
-    programs = encoder.wiring.tower, encoder.wiring.projector
-    other._tower, other._projector = (Interpreter(one, BACKENDS["cpu"].ops) for one in programs)
+    programs = encoder.wiring.programs
+    other.programs = tuple(Interpreter(one, BACKENDS["cpu"].ops) for one in programs)
     return other
 
 
@@ -142,18 +142,18 @@ def test_other_pixels_give_other_rows(name: str, tmp_path: Path) -> None:
 def test_buffers_of_an_encoder_share_memory_and_are_freed(name: str, tmp_path: Path) -> None:
     model = recorded()[name]
     encoder = encoder_of(model.write(tmp_path / "mmproj.gguf"), BACKENDS["cpu"])
-    programs = encoder._tower, encoder._projector
-    assert all(isinstance(one, Recorded) for one in programs)
+    programs = [one for one in encoder.programs if isinstance(one, Recorded)]
+    assert len(programs) == len(encoder.programs)
     shares: list[float] = []  # of the bytes that the tower's buffers would take apart
 
     def note() -> None:
-        buffers = list(encoder._tower._buffers.values())
+        buffers = list(programs[0]._buffers.values())
         memory = {one.data_ptr(): one.nbytes() for one in map(Tensor.untyped_storage, buffers)}
         if buffers:
             shares.append(sum(memory.values()) / (4 * sum(map(Tensor.numel, buffers))))
 
     def cancel() -> None:
-        if encoder._tower._buffers:
+        if programs[0]._buffers:
             raise Cancelled
 
     encoder.encode(picture_of(model), note)

@@ -74,7 +74,7 @@ def wide(name: str, path: Path, format: str) -> tuple[Encoder, EncoderSizes]:
 )
 def test_weights_take_what_is_predicted(name: str, format: str, tmp_path: Path) -> None:
     encoder, sizes = wide(name, tmp_path / "mmproj.gguf", format)
-    programs = encoder.wiring.tower, encoder.wiring.projector
+    programs = encoder.wiring.programs
     weights = {id(one): one for one in weights_of([program.body for program in programs])}
     positions = encoder.wiring.positions
     tables = [one for one in getattr(positions, "args", ()) if isinstance(one, Tensor)]
@@ -99,10 +99,11 @@ def test_buffers_take_at_most_what_is_predicted(
     held: list[int] = []
 
     def note() -> None:
-        assert isinstance(encoder._tower, Recorded)
-        buffers = list(encoder._tower._buffers.values())
-        memory = {one.data_ptr(): one.nbytes() for one in map(Tensor.untyped_storage, buffers)}
-        held.append(sum(memory.values()))
+        for program in encoder.programs:
+            assert isinstance(program, Recorded)
+            buffers = map(Tensor.untyped_storage, program._buffers.values())
+            memory = {one.data_ptr(): one.nbytes() for one in buffers}
+            held.append(sum(memory.values()))
 
     encoder.encode(picture, note)
     given = 4 * patches * config.pixels
