@@ -22,21 +22,27 @@ class ImageMarks:
 
     placeholder: str  # that its chat templates write for a picture
     outside: tuple[str, str] = ("", "")  # that they write before and after it
-    opens: str = ""  # before all rows
+    opens: str = ""  # before all rows; may have the `number` of the picture in the prompt, from 0
     ends: str = ""  # after all rows
     whole: str = ""  # before the rows of a picture that is not divided
     tile: str = ""  # before those of a part, with its `line` and `column`
+    tile_end: str = ""  # after those of a part
     line_end: str = ""  # after the last part of a line
+    next_line: str = ""  # between lines of parts
     overview: str = ""  # before those of the whole picture beside its parts
+    whole_end: str = ""  # after those of the whole picture, divided or not
+    overview_first: bool = False  # the whole picture stands before its parts
     needed: tuple[str, ...] = ()  # texts that must be tokens
 
-    def pieces(self, picture: Picture, *, outer: bool = False) -> list[str | Tile]:
+    def pieces(self, picture: Picture, number: int, *, outer: bool = False) -> list[str | Tile]:
         """The texts and rows of a picture in a prompt, instead of its placeholder.
 
-        `outer`: instead of the placeholder with the texts `outside` around it.
+        `number`: of the pictures before it in the prompt. `outer`: instead of the placeholder with
+        the texts `outside` around it.
         """
         before, after = self.outside if outer else ("", "")
-        return joined((before + self.opens, *self._rows(picture), self.ends + after))
+        opens = before + self.opens.format(number=number)
+        return joined((opens, *self._rows(picture), self.ends + after))
 
     @property
     def shown(self) -> str:
@@ -55,19 +61,22 @@ class ImageMarks:
 
     def _rows(self, picture: Picture) -> Iterator[str | Tile]:
         if len(picture.tiles) == 1 and picture.overview is None:
-            yield self.whole
-            yield picture.tiles[0]
+            yield from (self.whole, picture.tiles[0], self.whole_end)
             return
-        columns = picture.grid[1]
+        overview: list[str | Tile] = []
+        if picture.overview is not None:
+            overview = [self.overview, picture.overview, self.whole_end]
+        if self.overview_first:
+            yield from overview
+        lines, columns = picture.grid
         for number, tile in enumerate(picture.tiles):
             line, column = divmod(number, columns)
             yield self.tile.format(line=line + 1, column=column + 1)
-            yield tile
+            yield from (tile, self.tile_end)
             if column == columns - 1:
-                yield self.line_end
-        if picture.overview is not None:
-            yield self.overview
-            yield picture.overview
+                yield self.line_end + (self.next_line if line < lines - 1 else "")
+        if not self.overview_first:
+            yield from overview
 
 
 _FAKE = "<fake_token_around_image>"
@@ -119,6 +128,18 @@ _MARKS = {
         "<|image|>",
         outside=("<|begin_of_image|>", "<|end_of_image|>"),
         needed=("<|begin_of_image|>", "<|end_of_image|>"),
+    ),
+    "minicpmv4_6": ImageMarks(
+        "<|image_pad|>",
+        opens="<image_id>{number}</image_id>",
+        whole="<image>",
+        whole_end="</image>",
+        tile="<slice>",
+        tile_end="</slice>",
+        next_line="\n",
+        overview="<image>",
+        overview_first=True,
+        needed=("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>"),
     ),
 }
 

@@ -121,12 +121,14 @@ class ImagePlaces:
     def pieces(self, text: str) -> list[str | Tile]:
         """A rendered text with the rows of pictures, and the texts around them, in their places."""
         made: list[str | Tile] = []
+        number = 0
         for part in self._split(text):
             if isinstance(part, str):
                 made.append(part)
             else:
                 kind, picture = part
-                made += self._marks.pieces(picture, outer=kind == "T")
+                made += self._marks.pieces(picture, number, outer=kind == "T")
+                number += 1
         return joined(made)
 
     def text(self, text: str) -> str:
@@ -138,8 +140,10 @@ class ImagePlaces:
 
     def count(self, turn: Turn, tokenizer: Tokenizer) -> int:
         """Tokens of the pictures of a turn."""
-        pictures = (self._pictures[self._numbers[part]] for part in turn.images)
-        pieces = (one for picture in pictures for one in self._marks.pieces(picture))
+        numbers = (self._numbers[part] for part in turn.images)
+        pieces = (
+            one for number in numbers for one in self._marks.pieces(self._pictures[number], number)
+        )
         return sum(
             len(tokenizer.encode_parts([one])) if isinstance(one, str) else one.count
             for one in pieces

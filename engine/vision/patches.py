@@ -70,6 +70,16 @@ def summed_positions(tables: Tensor, grid: Grid) -> Tensor:
     return tables[0][columns] + tables[1][rows]
 
 
+def nearest_positions(table: Tensor, grid: Grid) -> Tensor:
+    """Of learned positions [side, side, D] those nearest to the patches, as shares of the sides."""
+    side = len(table)
+    bounds = torch.arange(1 / side, 1.0, 1 / side)
+    rows, columns = (
+        torch.bucketize(torch.arange(count) / count, bounds, right=True) for count in grid
+    )
+    return table[rows[:, None], columns].flatten(0, 1)
+
+
 def resized_positions(table: Tensor, grid: Grid, *, corners: bool, bicubic: bool = False) -> Tensor:
     """Learned positions [side, side, D] of a square, resized bilinearly to a grid: [T, D].
 

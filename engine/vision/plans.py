@@ -93,7 +93,9 @@ def plan_picture(
         case Detail.STANDARD:
             return kind.make(config, size, standard)
         case Detail.HIGH:
-            return kind.make(config, size, min(4 * standard, kind.most(config)))
+            budgets = min(4 * standard, kind.most(config)), standard
+            plans = [kind.make(config, size, budget) for budget in budgets]
+            return max(plans, key=lambda plan: plan.tokens)
         case Detail.LOW:
             quarter = kind.make(config, size, standard).tokens // 4
             return kind.within(config, size, max(quarter, kind.least))
@@ -327,6 +329,47 @@ def _glm4v(config: VisionConfig, size: Size, budget: int) -> Plan:
     return _whole("bicubic", config, fitted)
 
 
+# MiniCPM-V: up to 9 tiles, and of up to 36 as its makers advise for fine text.
+_MINICPM_TILES, _MINICPM_MOST = 9, 36
+_MINICPM_LONG = 2  # times the area that a tile is meant for: no longer ones
+
+
+def _minicpm(config: VisionConfig, size: Size, budget: int) -> Plan:
+    """Tiles of about one area, of any ratio; a picture that is divided is seen as a whole, too."""
+    grid = _minicpm_grid(config, size, budget)
+    if grid is None:
+        return _whole("bicubic", config, _minicpm_tile(config, *size))
+    columns, lines = grid
+    parts = (max(round(side / n), 1) for side, n in zip(size, grid, strict=True))
+    tile = _minicpm_tile(config, *parts)
+    tiles = _cut(config, Size(columns * tile.width, lines * tile.height), grid=(lines, columns))
+    return Plan("bicubic", tiles, _cut(config, _minicpm_tile(config, *size)))
+
+
+def _minicpm_grid(config: VisionConfig, size: Size, most: int) -> tuple[int, int] | None:
+    """Columns and lines of tiles whose ratio is nearest to the picture's, as logarithms."""
+    count = min(math.ceil(size.width * size.height / config.image**2), most)
+    if count < 2:
+        return None
+    counts = (one for one in (count - 1, count, count + 1) if 1 < one <= most)
+    grids = [(n // lines, lines) for n in counts for lines in range(1, n + 1) if n % lines == 0]
+    ratio, best, nearest = math.log(size.width / size.height), (1, 1), math.inf
+    for columns, lines in grids:
+        distance = abs(ratio - math.log(columns / lines))
+        if distance < nearest or (distance == nearest and lines > best[1]):
+            best, nearest = (columns, lines), distance
+    return best
+
+
+def _minicpm_tile(config: VisionConfig, wide: float, high: float) -> Size:
+    """About this ratio and the area that a tile is meant for, in whole steps."""
+    step, ratio = _step(config), wide / high
+    high = int(config.image / math.sqrt(ratio))
+    sides = (int(high * ratio), high)
+    whole = Size(*(max(round(side / step) * step, step) for side in sides))
+    return _shortened(whole, step, _MINICPM_LONG * config.image**2 // step**2)
+
+
 _KINDS = {
     "qwen3vl_merger": _Kind(_qwen, _qwen_standard, _QWEN_MOST, _QWEN_LEAST),
     "gemma4v": _Kind(_gemma4, lambda _: 280, 1_120, 70),
@@ -337,4 +380,5 @@ _KINDS = {
     "idefics3": _Kind(_idefics3, _idefics3_standard, _IDEFICS3_MOST, in_tokens=False),
     "internvl": _Kind(_internvl, _internvl_standard, _INTERNVL_MOST, in_tokens=False),
     "glm4v": _Kind(_glm4v, _glm4v_standard, _GLM4V_MOST, _GLM4V_LEAST),
+    "minicpmv4_6": _Kind(_minicpm, lambda _: _MINICPM_TILES, _MINICPM_MOST, in_tokens=False),
 }

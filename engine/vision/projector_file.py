@@ -16,7 +16,7 @@ _FEED_FORWARD = "feed_forward_length"
 _MERGES = {
     **dict.fromkeys(("qwen3vl_merger", "internvl", "glm4v"), 2),
     **dict.fromkeys(("gemma4v", "gemma4uv"), 3),
-    "gemma3": 4,
+    **dict.fromkeys(("gemma3", "minicpmv4_6"), 4),
 }
 # Without a tower: a patch is as large as what becomes a row.
 _WITHOUT_TOWER = ("gemma4uv",)
@@ -46,6 +46,7 @@ class VisionConfig:
     longest: int = 0  # pixels of the longer side, before the picture is divided
     least_tiles: int = 0  # that it is divided into
     most_tiles: int = 0
+    merging: int = 0  # the layer after which patches are merged within the tower
 
     @property
     def head_width(self) -> int:
@@ -125,6 +126,7 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         longest=file.integer(f"{_KEY}.preproc_image_size", 0, minimum=0, maximum=1 << 16),
         least_tiles=least_tiles,
         most_tiles=most_tiles,
+        merging=_merging(file, layers) if projector == "minicpmv4_6" else 0,
     )
 
 
@@ -148,6 +150,16 @@ def _deep(file: GGUFFile, layers: int) -> list[bool]:
             DAMAGED,
         )
     return deep
+
+
+def _merging(file: GGUFFile, layers: int) -> int:
+    """The layer of a tower after which patches are merged: the first of a list."""
+    key = f"{_KEY}.wa_layer_indexes"
+    found = file.metadata.get(key)
+    first = found[0] if isinstance(found, list) and found else None
+    if not isinstance(first, int) or not 0 <= first < layers:
+        raise ModelFileError(f"The key '{key}' names none of {layers} layers first.", DAMAGED)
+    return first
 
 
 def refuse_projector(name: str) -> UnsupportedModel:

@@ -210,7 +210,8 @@ def _alternatives(body: Sequence[Instruction]) -> tuple[tuple[str, ...], ...]:
     gates = [one for one in body if isinstance(one, ops.Gate)] if attentions else []
     mixed = (name for one in attentions for name in (one.q, one.k, one.v, one.out))
     inner = (name for one in gates for name in (one.gate, one.up, one.out) if name)
-    patches = (PATCHES,) if attentions else ()
+    given = {one.x for one in body if isinstance(one, ops.GivenRows)} if attentions else set()
+    patches = (PATCHES,) if PATCHES in given else ()
     found = tuple(map(dict.fromkeys, (patches, mixed, inner)))
     return tuple(tuple(some) for some in found if some)
 

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, patch
 
+import numpy as np
 import torch
 import transformers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
@@ -53,6 +54,9 @@ def recorded(case: Case) -> dict[str, Any]:
     pieces = text.split(placeholder)
     assert len(pieces) == 1 + len(case.sizes)
     inner = [replacement(case, size) for size in case.sizes]
+    if case.projector == "minicpmv4_6":
+        numbered = _processor("minicpmv4_6", "MiniCPMV4_6Processor")._prepend_local_ids
+        inner = numbered(_MINICPM, [text], inner, placeholder)
     whole = "".join(a + b for a, b in zip(pieces, (*inner, ""), strict=True))
     ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
     rows = {tokenizer.convert_tokens_to_ids(one) for one in case.rows}
@@ -179,6 +183,32 @@ def _internvl(case: Case, size: Size) -> str:
     return _processor("internvl", "InternVLProcessor").replace_image_token(given, inputs, 0)
 
 
+_MINICPM = SimpleNamespace(
+    image_token="<|image_pad|>",
+    image_start_token="<image>",
+    image_end_token="</image>",
+    slice_start_token="<slice>",
+    slice_end_token="</slice>",
+    image_id_start_token="<image_id>",
+    image_id_end_token="</image_id>",
+    slice_mode=True,
+)
+
+
+def _minicpm(case: Case, size: Size) -> str:
+    lines, columns = size.grid
+    patches = [4 * size.lines, 4 * size.columns]
+    overview = [4 * (size.lines + size.has_overview), 4 * size.columns]
+    divided = [patches] * (lines * columns) if size.has_overview else []
+    inputs = {
+        "grids": [[lines, columns] if size.has_overview else [0, 0]],
+        "num_patches_per_image": [1 + len(divided)],
+        "target_sizes": np.array([overview, *divided]),
+    }
+    replace = _processor("minicpmv4_6", "MiniCPMV4_6Processor").replace_image_token
+    return replace(_MINICPM, inputs, 0, image_token_divisor=16)
+
+
 REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "qwen3vl_merger": ("<|image_pad|>", _qwen),
     "gemma4v": ("<|image|>", _gemma4),
@@ -189,6 +219,7 @@ REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "idefics3": ("<image>", _idefics3),
     "internvl": ("<IMG_CONTEXT>", _internvl),
     "glm4v": ("<|image|>", _glm4v),
+    "minicpmv4_6": ("<|image_pad|>", _minicpm),
 }
 
 if __name__ == "__main__":

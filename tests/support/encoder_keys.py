@@ -24,6 +24,7 @@ def write_encoder(path: Path, projector: str, output: int, padding: int = 0) -> 
         writer.add_uint32(f"clip.vision.{key}", value)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.wa_layer_indexes", [0])
     writer.add_string("padding", "x" * padding)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -205,6 +205,16 @@ CASES = {
         ("<|image|>",),
         (Size(2, 3), Size(5, 1), Size(1, 7)),
     ),
+    "minicpmv4_6": Case(
+        "minicpmv4_6",
+        (
+            *("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>"),
+            "<|image_pad|>",
+        ),
+        _template(_CHATML[0], "<|image_pad|>", *_CHATML[1:]),
+        ("<|image_pad|>",),
+        (Size(4, 4), Size(4, 4, (2, 3), has_overview=True), Size(5, 3, (1, 2), has_overview=True)),
+    ),
     "internvl": Case(
         "internvl",
         ("<IMG_CONTEXT>", "<img>", "</img>"),

@@ -33,6 +33,7 @@ READ: dict[str, str] = {
     "clip.vision.projector.scale_factor": "projector.scale_factor",
     "clip.vision.projector_type": "projector_type",
     "clip.vision.spatial_merge_size": "spatial_merge_size",
+    "clip.vision.wa_layer_indexes": "wa_layer_indexes",
     "general.alignment": "general.alignment",
     "general.architecture": "general.architecture",
     "general.file_type": "general.file_type",
@@ -250,7 +251,7 @@ _REFUSED = {
         clip.vision.projector.query_side clip.vision.projector.spatial_offsets
         clip.vision.projector.window_side
         clip.vision.sam.block_count clip.vision.sam.embedding_length clip.vision.sam.head_count
-        clip.vision.swiglu_clamp clip.vision.wa_layer_indexes clip.vision.wa_pattern_mode
+        clip.vision.swiglu_clamp clip.vision.wa_pattern_mode
         clip.vision.window_size imatrix.chunk_count imatrix.chunk_size imatrix.datasets
     """,
     "Of architectures that are not listed: the architecture is refused.": """

@@ -65,6 +65,7 @@ PUBLISHED = {
     "glm4v": _config(
         "glm4v", 14, 2, 336, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION, most_pixels=4_816_896
     ),
+    "minicpmv4_6": _config("minicpmv4_6", 14, 4, 448),
     "internvl": _config("internvl", 14, 2, 448, mean=_IMAGENET_MEAN, deviation=_IMAGENET_DEVIATION),
 }
 SIZES = (  # width and height: the least, odd ones, extreme ratios, and more than a budget
@@ -139,6 +140,19 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
             sizes = {"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 512}}
             made = SmolVLMImageProcessorPil(**sizes)(image)
             return [_channels_last(one) for one in made["pixel_values"][0]]
+        case "minicpmv4_6":
+            from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import (
+                MiniCPMV4_6ImageProcessorPil,
+            )
+
+            made = MiniCPMV4_6ImageProcessorPil()(image)
+            counts = [rows * columns for rows, columns in made["target_sizes"]]
+            strips = np.split(made["pixel_values"][0], config.patch * np.cumsum(counts)[:-1], 2)
+            overview, *tiles = (
+                _from_strip(strip, rows, config.patch)
+                for strip, (rows, _) in zip(strips, made["target_sizes"], strict=True)
+            )
+            return [*tiles, overview]
         case "internvl":
             from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import (
                 GotOcr2ImageProcessorPil,
@@ -163,6 +177,12 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
 
 def _channels_last(values: Any) -> Pixels:
     return np.ascontiguousarray(np.moveaxis(np.asarray(values), 0, -1))
+
+
+def _from_strip(strip: Pixels, rows: int, side: int) -> Pixels:
+    """A picture of patches [3, side, T * side] beside each other, in reading order."""
+    lines = strip.reshape(3, side, rows, -1).transpose(2, 1, 3, 0)
+    return np.ascontiguousarray(lines.reshape(rows * side, -1, 3))
 
 
 def _from_squares(made: Any, config: VisionConfig) -> Pixels:

@@ -28,7 +28,15 @@ _TEXT = {
     "vocab_size": 30,
     "head_dim": 16,
 }
-_VISION = ("visual.", "vision_tower.", "vision_model.", "embed_vision.", "connector.", "projector.")
+_VISION = (
+    "visual.",
+    "vision_tower.",
+    "vision_model.",
+    "embed_vision.",
+    "connector.",
+    "projector.",
+    ".merger.mlp.",
+)
 _FACTORS = (  # ends of names
     *("norm.weight", "norm1.weight", "norm2.weight", "before.weight", "after.weight"),
     *("ln_pre.weight", "ln1.weight", "ln2.weight", "std_scale", "lambda_1", "lambda_2"),
@@ -123,6 +131,19 @@ def _model(case: Case) -> Any:
         text |= {"layer_types": ["sliding_attention", "full_attention"]}
         config = hf.Gemma4UnifiedConfig(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4UnifiedForConditionalGeneration(config)
+    if case.projector == "minicpmv4_6":
+        linear = {
+            f"linear_{part}": 8
+            for part in ("key_head_dim", "value_head_dim", "num_key_heads", "num_value_heads")
+        }
+        text |= {
+            "model_type": "qwen3_5_text",
+            "layer_types": ["linear_attention", "full_attention"],
+        }
+        config = hf.MiniCPMV4_6Config(
+            text_config=text | linear, vision_config=tower, insert_layer_id=case.merging
+        )
+        return hf.MiniCPMV4_6ForConditionalGeneration(config)
     if case.projector == "glm4v":
         config = hf.Glm4vConfig(
             text_config=text,
@@ -182,6 +203,8 @@ def state_of(model: Any, case: Case) -> dict[str, Array]:
         for name, value in model.state_dict().items()
         if any(part in name for part in _VISION) and ".head." not in name
     }
+    if case.name == "minicpmv4_6-fine":
+        found = {name: value for name, value in found.items() if "vit_merger." not in name}
     if case.projector == "pixtral":
         found["img_break"] = model.get_input_embeddings().weight[1].detach().half().numpy()
     return found
@@ -210,6 +233,12 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
                 at = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
                 places = torch.stack(at[::-1], -1).reshape(1, -1, 2)
                 found = model.model.get_image_features(patches, places)
+            case "minicpmv4_6":
+                found = model.model.get_image_features(
+                    image.reshape(3, rows, side, -1).transpose(1, 2).reshape(1, 3, side, -1),
+                    torch.tensor([[rows, columns]]),
+                    downsample_mode="4x" if case.merge == 2 else None,
+                )
             case "idefics3":
                 found = model.model.get_image_features(image[None, None])
             case "lfm2":

@@ -42,6 +42,7 @@ class Case:
     heads: int = 3
     feed_forward: int = 52
     output: int = 40
+    merging: int = 0  # the layer after which patches are merged
     more: dict[str, Any] = field(default_factory=dict)  # of the tower's configuration
     projection: dict[str, Any] = field(default_factory=dict)  # of the projector's
 
@@ -49,6 +50,9 @@ class Case:
 _QWEN = Case("qwen3vl", "qwen3vl_merger", 7, 2, 5, ((42, 70), (28, 14)), epsilon=1e-6)
 _INTERNVL = Case("internvl", "internvl", 7, 2, 6, ((42, 42),))
 _GLM4V = Case("glm4v", "glm4v", 7, 2, 5, ((42, 70), (28, 14)), feed_forward=40)
+_MINICPM = Case(
+    "minicpmv4_6", "minicpmv4_6", 7, 4, 5, ((56, 84), (28, 28)), 3, merging=1, feed_forward=20
+)
 _GEMMA4 = Case("gemma4v", "gemma4v", 6, 3, 20, ((54, 90), (72, 18)))
 CASES = {
     case.name: case
@@ -72,6 +76,8 @@ CASES = {
             | {"name": "internvl-large", "epsilon": 1e-6}  # which transformers has for its keys
             | {"more": {"norm_type": "rms_norm", "use_qk_norm": True}}
         ),
+        _MINICPM,
+        Case(**vars(_MINICPM) | {"name": "minicpmv4_6-fine", "merge": 2, "layers": 2}),
         Case(**vars(_GLM4V) | {"more": {"hidden_act": "silu"}, "projection": {"inner": 56}}),
     )
 }
@@ -132,6 +138,17 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "embeddings.position_embeddings": "v.position_embd.weight",
     "embed_vision.embedding_projection": "mm.input_projection",
     "connector.modality_projection.proj": "mm.model.fc",
+    **{
+        f"vit_merger.{theirs}": f"v.vit_merger.{ours}"
+        for theirs, ours in (
+            *((f"self_attn.{one}_proj", f"attn_{one}") for one in ("q", "k", "v", "out")),
+            *(("layer_norm1", "ln1"), ("pre_norm", "ds_ln")),
+            *(("linear_1", "ds_ffn_up"), ("linear_2", "ds_ffn_down")),
+        )
+    },
+    "merger.mlp.0.pre_norm": "mm.input_norm",
+    "merger.mlp.0.linear_1": "mm.up",
+    "merger.mlp.0.linear_2": "mm.down",
     "embed_vision.patch_ln1": "v.patch_norm.1",
     "embed_vision.patch_dense": "v.patch_embd",
     "embed_vision.patch_ln2": "v.patch_norm.2",
@@ -216,6 +233,8 @@ def keys(case: Case) -> dict[str, Any]:
         made[of_merge.get(case.projector, "projector.scale_factor")] = case.merge
     if case.projector == "qwen3vl_merger":
         made["is_deepstack_layers"] = [at in case.deep for at in range(case.layers)]
+    if case.projector == "minicpmv4_6":
+        made["wa_layer_indexes"] = [case.merging]
     use = f"clip.use_{'silu' if case.more.get('hidden_act') == 'silu' else 'gelu'}"
     is_gemma4 = case.projector.startswith("gemma4")
     kind = "clip.vision.projector_type" if is_gemma4 else "clip.projector_type"

@@ -15,6 +15,7 @@ from engine.vision.encoders import (
     idefics3,
     internvl,
     lfm2,
+    minicpmv4_6,
     pixtral,
     qwen3vl,
 )
@@ -37,6 +38,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "idefics3": idefics3.build,
     "internvl": internvl.build,
     "glm4v": glm4v.build,
+    "minicpmv4_6": minicpmv4_6.build,
 }
 SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 

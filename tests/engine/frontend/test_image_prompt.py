@@ -162,7 +162,8 @@ def test_a_placeholder_that_is_written_stays_text(name: str) -> None:
     count = rows[-1] - rows[0] + 1
     assert count == len(rows)  # of one picture, in one place
     before, after = seeing.spelled(made.ids[: rows[0]]), seeing.spelled(made.ids[rows[-1] + 1 :])
-    opens, ends = marks.outside[0] + marks.opens + marks.whole, marks.ends + marks.outside[1]
+    opens = marks.outside[0] + marks.opens.format(number=0) + marks.whole
+    ends = marks.whole_end + marks.ends + marks.outside[1]
     assert before.endswith(opens)
     assert after.startswith(ends)
     shown = before.removesuffix(opens) + after.removeprefix(ends)

@@ -83,7 +83,17 @@ def test_weights_take_what_is_predicted(name: str, format: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "name", ["gemma3", "idefics3", "internvl", "qwen3vl-deep", "gemma4v", "gemma4uv", "pixtral"]
+    "name",
+    [
+        "gemma3",
+        "idefics3",
+        "internvl",
+        "qwen3vl-deep",
+        "gemma4v",
+        "gemma4uv",
+        "pixtral",
+        "minicpmv4_6",
+    ],
 )
 def test_buffers_take_at_most_what_is_predicted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

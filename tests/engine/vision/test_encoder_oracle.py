@@ -48,6 +48,8 @@ MODELS: dict[str, Case] = {
     "glm4v with biases": changed(
         "glm4v", heads=1, patch=14, side=9, more={"attention_bias": True, "hidden_act": "silu"}
     ),
+    "minicpmv4_6 merged at the end": changed("minicpmv4_6", merging=2, heads=9, patch=14, side=9),
+    "minicpmv4_6 of more positions": changed("minicpmv4_6", side=70, merging=0, patch=3),
     "glm4v of large squares": changed("glm4v", merge=3, layers=3, side=24),
     "lfm2 without a norm": changed("lfm2", projection={"projector_use_layernorm": False}),
     "lfm2 of more positions": changed("lfm2", side=16, merge=3, heads=9),

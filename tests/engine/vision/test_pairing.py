@@ -124,6 +124,7 @@ def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
         ("gemma4-moe", "gemma4v", Spans.WINDOWED),
         ("gemma4", "gemma4uv", Spans.WINDOWED),
         ("qwen35", "qwen3vl_merger", Spans.CAUSAL),
+        ("qwen35", "minicpmv4_6", Spans.CAUSAL),
         ("llama", "pixtral", Spans.CAUSAL),
         ("lfm2", "lfm2", Spans.CAUSAL),
         ("llama", "idefics3", Spans.CAUSAL),
@@ -143,7 +144,7 @@ def test_each_kind_reads_images_in_its_way(
     with GGUFFile.open(path) as text:
         sight = build_sight(text, model.decoder, encoder, REFERENCE)
     assert sight.seeing.spans is spans
-    assert (sight.seeing.axes is not None) == (architecture == "qwen35")
+    assert (sight.seeing.axes is not None) == (projector == "qwen3vl_merger")
     assert sight.registry.vocabulary == model.decoder.head.weight.shape[0]
     assert isinstance(sight.encoder, EncoderFile)
     assert not sight.encoder.is_loaded

@@ -23,6 +23,7 @@ PRICES = {
     "lfm2": [(300, 200, 63, 70, 70), (4000, 3000, 234, 1770, 1770)],
     "idefics3": [(300, 200, 64, 832, 1344), (4000, 3000, 64, 832, 1344)],
     "glm4v": [(300, 200, 15, 77, 77), (4000, 3000, 1452, 6030, 6030)],
+    "minicpmv4_6": [(300, 200, 70, 70, 70), (4000, 3000, 63, 630, 2303)],
     "internvl": [(300, 200, 256, 1792, 1792), (4000, 3000, 256, 3328, 3328)],
 }
 
@@ -62,10 +63,11 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
 ) -> None:
     config = PUBLISHED[projector]
     step = config.patch * config.merge
-    fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256}.get(projector, 1)
+    fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256, "minicpmv4_6": 128}.get(projector, 1)
     most = {
         "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma4uv": 1_120, "gemma3": 256,
         "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256, "glm4v": 6_144,
+        "minicpmv4_6": 37 * 128,
     }[projector]  # fmt: skip
     chance = random.Random(seed)
     for width, height in sizes(seed):
@@ -89,7 +91,7 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
 @pytest.mark.parametrize("projector", PUBLISHED)
 def test_more_tokens_are_never_a_coarser_picture(projector: str) -> None:
     config = PUBLISHED[projector]
-    for width, height in ((1600, 1200), (90, 2000)):
+    for width, height in ((1600, 1200), (90, 3000)):
         counts = [plan_picture(config, width, height, most).tokens for most in range(1, 3000, 37)]
         assert counts == sorted(counts), (width, height)
         assert len(set(counts)) > 1 or projector == "gemma3"

@@ -138,6 +138,8 @@ DAMAGED = {
         {"preproc_min_tiles": 7, "preproc_max_tiles": 6},
         "preproc_min_tiles' is 7, more",
     ),
+    "no layer to merge after": ("minicpmv4_6", {"wa_layer_indexes": [3]}, "none of 3 layers"),
+    "another merger": ("minicpmv4_6", {"projector.scale_factor": 3}, "3 x 3 patches, and only"),
     "a negative epsilon": ("lfm2", {"attention.layer_norm_epsilon": -1.0}, "layer_norm_epsilon"),
 }
 
