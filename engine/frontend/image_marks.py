@@ -6,7 +6,7 @@ They are those that transformers' processors write, and the models were trained 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from engine.errors import UnsupportedModel
@@ -83,6 +83,18 @@ _FAKE = "<fake_token_around_image>"
 _GEMMA4 = ImageMarks(
     "<|image|>", opens="<|image>", ends="<image|>", needed=("<|image>", "<image|>")
 )
+_MINICPM = ImageMarks(
+    "<|image_pad|>",
+    opens="<image_id>{number}</image_id>",
+    whole="<image>",
+    whole_end="</image>",
+    tile="<slice>",
+    tile_end="</slice>",
+    next_line="\n",
+    overview="<image>",
+    overview_first=True,
+    needed=("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>"),
+)
 _MARKS = {
     "qwen3vl_merger": ImageMarks(
         "<|image_pad|>",
@@ -129,18 +141,9 @@ _MARKS = {
         outside=("<|begin_of_image|>", "<|end_of_image|>"),
         needed=("<|begin_of_image|>", "<|end_of_image|>"),
     ),
-    "minicpmv4_6": ImageMarks(
-        "<|image_pad|>",
-        opens="<image_id>{number}</image_id>",
-        whole="<image>",
-        whole_end="</image>",
-        tile="<slice>",
-        tile_end="</slice>",
-        next_line="\n",
-        overview="<image>",
-        overview_first=True,
-        needed=("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>"),
-    ),
+    "minicpmv4_6": _MINICPM,
+    # Its templates know no pictures.
+    "resampler": replace(_MINICPM, placeholder="(<image>./</image>)", outside=("", "\n")),
 }
 
 

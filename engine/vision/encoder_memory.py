@@ -21,10 +21,12 @@ _LARGE = 20_000  # pixels of a side: more than any family keeps
 # Of these, given rows have positions too.
 _LEARNED = (
     *("qwen3vl_merger", "gemma4v", "gemma4uv", "lfm2", "idefics3", "gemma3", "internvl", "glm4v"),
-    "minicpmv4_6",
+    *("minicpmv4_6", "resampler"),
 )
 _CLASSED = ("internvl",)  # a token beside the patches
 _POSITIONS = "v.position_embd.weight"
+# Not held: what is computed instead, and what is multiplied once.
+_LEFT_OUT = ("resampler.pos_embed_k", "resampler.attn.q.weight")
 _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when it is read
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.
 _PADDING, _SPARE = 1.15, 1.25
@@ -64,6 +66,9 @@ class EncoderSizes:
         if not self.config.layers:  # only patches, and what becomes of them
             return _FIXED_BYTES + 4 * self.patches * (given + pixels + 2 * D)
         tower = 3 * D + inner + 2 * self.config.head_width
+        if self.config.queries:  # attend with rows of the text model's width
+            given = D + 2 * self.config.output
+            tower = max(tower, D + 8 * self.config.output)
         tower += deep * D + (1 + deep) * D * bool(deep)  # rows of deeper layers, and all joined
         scratch = _SPARE * (2 * D * _PADDING + max(D, F) / 4)  # and codes of 8 bits
         tokens = self.patches + (self.config.projector in _CLASSED)
@@ -84,7 +89,11 @@ def read_encoder_sizes(path: Path) -> EncoderSizes:
     """The sizes in a file, whose weights are not read; raises EngineError."""
     with GGUFFile.open(path) as file:
         config = read_vision_config(file)
-        infos = [one for name, one in file.tensors.items() if not name.startswith(SOUND)]
+        infos = [
+            one
+            for name, one in file.tensors.items()
+            if not name.startswith(SOUND) and name not in _LEFT_OUT
+        ]
         transposed = _TRANSPOSED.get(config.projector)
         tensors = tuple(
             (by_name("F32") if one.name == transposed else one.format, _held(one)) for one in infos

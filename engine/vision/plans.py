@@ -117,6 +117,8 @@ def _cut(
     """Tiles whose squares of patches are one row each, perhaps with a row between lines."""
     step, last = _step(config), sizes[-1]
     lines, columns = last.height // grid[0] // step, last.width // grid[1] // step
+    if config.queries:
+        return Cut(sizes, grid, 1, config.queries, config.queries)
     count = lines * columns + (lines - 1 if with_breaks else 0)
     return Cut(sizes, grid, lines, columns, count)
 
@@ -380,5 +382,6 @@ _KINDS = {
     "idefics3": _Kind(_idefics3, _idefics3_standard, _IDEFICS3_MOST, in_tokens=False),
     "internvl": _Kind(_internvl, _internvl_standard, _INTERNVL_MOST, in_tokens=False),
     "glm4v": _Kind(_glm4v, _glm4v_standard, _GLM4V_MOST, _GLM4V_LEAST),
+    "resampler": _Kind(_minicpm, lambda _: _MINICPM_TILES, in_tokens=False),
     "minicpmv4_6": _Kind(_minicpm, lambda _: _MINICPM_TILES, _MINICPM_MOST, in_tokens=False),
 }

@@ -18,6 +18,8 @@ _MERGES = {
     **dict.fromkeys(("gemma4v", "gemma4uv"), 3),
     **dict.fromkeys(("gemma3", "minicpmv4_6"), 4),
 }
+# MiniCPM-V 2.6, o 2.6, V 4.0, V 4.5 and o 4.0, o 4.5, as their converter calls them
+_MINICPM = (3, 4, 5, 6, 100_045)
 # Without a tower: a patch is as large as what becomes a row.
 _WITHOUT_TOWER = ("gemma4uv",)
 
@@ -46,6 +48,7 @@ class VisionConfig:
     longest: int = 0  # pixels of the longer side, before the picture is divided
     least_tiles: int = 0  # that it is divided into
     most_tiles: int = 0
+    queries: int = 0  # rows that every picture or tile becomes; 0: as its squares of patches
     merging: int = 0  # the layer after which patches are merged within the tower
 
     @property
@@ -78,10 +81,9 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24) if is_tower else value
         for key, value in (("block_count", 0), ("attention.head_count", 1), (_FEED_FORWARD, 0))
     )
-    width, output = (
-        file.integer(f"{_KEY}.{key}", minimum=1, maximum=1 << 24)
-        for key in ("embedding_length", "projection_dim")
-    )
+    width = file.integer(f"{_KEY}.embedding_length", minimum=1, maximum=1 << 24)
+    queries, output = _resampled(file) if projector == "resampler" else (0, 0)
+    output = output or file.integer(f"{_KEY}.projection_dim", minimum=1, maximum=1 << 24)
     if width % heads or width // heads % 4:
         raise ModelFileError(
             f"{heads} attention heads cannot share {width} channels evenly.", DAMAGED
@@ -126,6 +128,7 @@ def read_vision_config(file: GGUFFile) -> VisionConfig:
         longest=file.integer(f"{_KEY}.preproc_image_size", 0, minimum=0, maximum=1 << 16),
         least_tiles=least_tiles,
         most_tiles=most_tiles,
+        queries=queries,
         merging=_merging(file, layers) if projector == "minicpmv4_6" else 0,
     )
 
@@ -150,6 +153,27 @@ def _deep(file: GGUFFile, layers: int) -> list[bool]:
             DAMAGED,
         )
     return deep
+
+
+def _resampled(file: GGUFFile) -> tuple[int, int]:
+    """The queries of MiniCPM-V before 4.6 and their width, which its files state in no key.
+
+    Raises UnsupportedModel for the first models, which are built otherwise.
+    """
+    if (version := file.integer("clip.minicpmv_version", 2, minimum=0)) not in _MINICPM:
+        raise UnsupportedModel(
+            f"The picture encoder is of a MiniCPM-V before 2.6 or unknown (version {version} in "
+            "the file), which this version does not support.",
+            "Chat with the model by text, or update the program.",
+        )
+    count = file.integer("clip.minicpmv_query_num", 0, minimum=0)  # 0: not stated
+    shape = one.shape if (one := file.tensors.get("resampler.query")) else ()
+    if len(shape) != 2 or count not in (0, shape[0]):
+        raise ModelFileError(
+            f"The tensor 'resampler.query' is missing or of the wrong shape, {list(shape)}.",
+            DAMAGED,
+        )
+    return shape[0], shape[1]
 
 
 def _merging(file: GGUFFile, layers: int) -> int:

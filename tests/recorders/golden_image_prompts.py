@@ -54,9 +54,9 @@ def recorded(case: Case) -> dict[str, Any]:
     pieces = text.split(placeholder)
     assert len(pieces) == 1 + len(case.sizes)
     inner = [replacement(case, size) for size in case.sizes]
-    if case.projector == "minicpmv4_6":
+    if replacement is _minicpm:
         numbered = _processor("minicpmv4_6", "MiniCPMV4_6Processor")._prepend_local_ids
-        inner = numbered(_MINICPM, [text], inner, placeholder)
+        inner = numbered(_minicpm_tokens(case), [text], inner, placeholder)
     whole = "".join(a + b for a, b in zip(pieces, (*inner, ""), strict=True))
     ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
     rows = {tokenizer.convert_tokens_to_ids(one) for one in case.rows}
@@ -183,22 +183,24 @@ def _internvl(case: Case, size: Size) -> str:
     return _processor("internvl", "InternVLProcessor").replace_image_token(given, inputs, 0)
 
 
-_MINICPM = SimpleNamespace(
-    image_token="<|image_pad|>",
-    image_start_token="<image>",
-    image_end_token="</image>",
-    slice_start_token="<slice>",
-    slice_end_token="</slice>",
-    image_id_start_token="<image_id>",
-    image_id_end_token="</image_id>",
-    slice_mode=True,
-)
+def _minicpm_tokens(case: Case) -> SimpleNamespace:
+    return SimpleNamespace(
+        image_token=case.rows[0],
+        image_start_token="<image>",
+        image_end_token="</image>",
+        slice_start_token="<slice>",
+        slice_end_token="</slice>",
+        image_id_start_token="<image_id>",
+        image_id_end_token="</image_id>",
+        slice_mode=True,
+    )
 
 
 def _minicpm(case: Case, size: Size) -> str:
     lines, columns = size.grid
     patches = [4 * size.lines, 4 * size.columns]
-    overview = [4 * (size.lines + size.has_overview), 4 * size.columns]
+    more = size.has_overview and case.projector == "minicpmv4_6"
+    overview = [4 * (size.lines + more), 4 * size.columns]
     divided = [patches] * (lines * columns) if size.has_overview else []
     inputs = {
         "grids": [[lines, columns] if size.has_overview else [0, 0]],
@@ -206,7 +208,7 @@ def _minicpm(case: Case, size: Size) -> str:
         "target_sizes": np.array([overview, *divided]),
     }
     replace = _processor("minicpmv4_6", "MiniCPMV4_6Processor").replace_image_token
-    return replace(_MINICPM, inputs, 0, image_token_divisor=16)
+    return replace(_minicpm_tokens(case), inputs, 0, image_token_divisor=16)
 
 
 REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
@@ -220,6 +222,7 @@ REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "internvl": ("<IMG_CONTEXT>", _internvl),
     "glm4v": ("<|image|>", _glm4v),
     "minicpmv4_6": ("<|image_pad|>", _minicpm),
+    "resampler": ("(<image>./</image>)", _minicpm),
 }
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from gguf import GGUFWriter
 
 
@@ -24,9 +25,13 @@ def write_encoder(path: Path, projector: str, output: int, padding: int = 0) -> 
         writer.add_uint32(f"clip.vision.{key}", value)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    if projector == "resampler":
+        writer.add_int32("clip.minicpmv_version", 3)
+        writer.add_tensor("resampler.query", np.zeros((4, output), np.float32))
     writer.add_array("clip.vision.wa_layer_indexes", [0])
     writer.add_string("padding", "x" * padding)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
     writer.close()
     return path

@@ -205,6 +205,20 @@ CASES = {
         ("<|image|>",),
         (Size(2, 3), Size(5, 1), Size(1, 7)),
     ),
+    "resampler": Case(
+        "resampler",
+        (
+            *("<image>", "</image>", "<slice>", "</slice>", "<image_id>", "</image_id>"),
+            "<unk>",
+        ),
+        _template(_CHATML[0], "(<image>./</image>)\\n", *_CHATML[1:]),
+        ("<unk>",),
+        (
+            Size(1, 64),
+            Size(1, 64, (2, 3), has_overview=True),
+            Size(1, 64, (1, 2), has_overview=True),
+        ),
+    ),
     "minicpmv4_6": Case(
         "minicpmv4_6",
         (

@@ -13,7 +13,7 @@ import logging
 import sys
 import types
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ PUBLISHED = {
         "glm4v", 14, 2, 336, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION, most_pixels=4_816_896
     ),
     "minicpmv4_6": _config("minicpmv4_6", 14, 4, 448),
+    "resampler": _config("resampler", 14, 1, 448, queries=64),  # MiniCPM-V 2.6
     "internvl": _config("internvl", 14, 2, 448, mean=_IMAGENET_MEAN, deviation=_IMAGENET_DEVIATION),
 }
 SIZES = (  # width and height: the least, odd ones, extreme ratios, and more than a budget
@@ -140,12 +141,15 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
             sizes = {"size": {"longest_edge": 2048}, "max_image_size": {"longest_edge": 512}}
             made = SmolVLMImageProcessorPil(**sizes)(image)
             return [_channels_last(one) for one in made["pixel_values"][0]]
-        case "minicpmv4_6":
+        case "minicpmv4_6" | "resampler":
             from transformers.models.minicpmv4_6.image_processing_pil_minicpmv4_6 import (
                 MiniCPMV4_6ImageProcessorPil,
             )
 
-            made = MiniCPMV4_6ImageProcessorPil()(image)
+            made = MiniCPMV4_6ImageProcessorPil()
+            if projector == "resampler":  # transformers lacks its own, whose steps are patches
+                made.find_best_resize = partial(_in_patches, made.find_best_resize)
+            made = made(image)
             counts = [rows * columns for rows, columns in made["target_sizes"]]
             strips = np.split(made["pixel_values"][0], config.patch * np.cumsum(counts)[:-1], 2)
             overview, *tiles = (
@@ -177,6 +181,13 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
 
 def _channels_last(values: Any) -> Pixels:
     return np.ascontiguousarray(np.moveaxis(np.asarray(values), 0, -1))
+
+
+def _in_patches(
+    find: Any, image_size: Any, scale_resolution: int, patch_size: int, **named: Any
+) -> tuple[int, ...]:
+    """What a function says of sizes in steps of four patches, in steps of one."""
+    return tuple(map(int, find(image_size, scale_resolution, patch_size / 4, **named)))
 
 
 def _from_strip(strip: Pixels, rows: int, side: int) -> Pixels:

@@ -36,10 +36,12 @@ _VISION = (
     "connector.",
     "projector.",
     ".merger.mlp.",
+    "resampler.",
 )
 _FACTORS = (  # ends of names
     *("norm.weight", "norm1.weight", "norm2.weight", "before.weight", "after.weight"),
-    *("ln_pre.weight", "ln1.weight", "ln2.weight", "std_scale", "lambda_1", "lambda_2"),
+    *("ln_pre.weight", "ln1.weight", "ln2.weight", "ln_q.weight", "ln_kv.weight", "ln_post.weight"),
+    *("std_scale", "lambda_1", "lambda_2"),
 )
 
 
@@ -131,6 +133,8 @@ def _model(case: Case) -> Any:
         text |= {"layer_types": ["sliding_attention", "full_attention"]}
         config = hf.Gemma4UnifiedConfig(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4UnifiedForConditionalGeneration(config)
+    if case.projector == "resampler":
+        return Resampling(hf.Idefics2VisionConfig(**tower), case)
     if case.projector == "minicpmv4_6":
         linear = {
             f"linear_{part}": 8
@@ -196,6 +200,41 @@ def _model(case: Case) -> Any:
     return hf.Mistral3ForConditionalGeneration(config)
 
 
+class Resampling(torch.nn.Module):
+    """MiniCPM-V before 4.6, which transformers lacks: its tower is Idefics 2's.
+
+    Behind it are the attention and norms of torch that the model's makers use.
+    """
+
+    def __init__(self, config: Any, case: Case) -> None:
+        from transformers.models.idefics2.modeling_idefics2 import Idefics2VisionTransformer
+
+        super().__init__()
+        width, queries = case.output, case.projection["queries"]
+        tables = {"query": torch.empty(queries, width), "proj": torch.empty(width, width)}
+        self.vision_tower = Idefics2VisionTransformer(config)
+        self.resampler = torch.nn.ParameterDict(tables)
+        self.resampler.kv_proj = torch.nn.Linear(case.width, width, bias=False)
+        self.resampler.attn = torch.nn.MultiheadAttention(width, width // 128)
+        for name in ("ln_q", "ln_kv", "ln_post"):
+            setattr(self.resampler, name, torch.nn.LayerNorm(width, eps=case.epsilon))
+
+    def rows(self, image: Tensor, side: int) -> Tensor:
+        """The rows [n, W] of a picture [3, height, width]."""
+        parts, (_, height, width) = self.resampler, image.shape
+        hidden = self.vision_tower(image[None]).last_hidden_state[0]
+        values = parts.ln_kv(parts.kv_proj(hidden))
+        at = torch.meshgrid(
+            torch.arange(height // side), torch.arange(width // side), indexing="ij"
+        )
+        quarter = values.shape[1] // 4
+        waves = 1 / 10000 ** (torch.arange(quarter) / quarter)
+        angles = [one.reshape(-1, 1) * waves for one in (at[1], at[0])]  # the column first
+        places = torch.cat([f(one) for one in angles for f in (torch.sin, torch.cos)], 1)
+        made, _ = parts.attn(parts.ln_q(parts["query"]), values + places, values)
+        return parts.ln_post(made) @ parts["proj"]
+
+
 def state_of(model: Any, case: Case) -> dict[str, Array]:
     """The weights of the encoder by their names, and the row between lines of Pixtral's rows."""
     found = {
@@ -233,6 +272,8 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
                 at = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
                 places = torch.stack(at[::-1], -1).reshape(1, -1, 2)
                 found = model.model.get_image_features(patches, places)
+            case "resampler":
+                return model.rows(image, side)
             case "minicpmv4_6":
                 found = model.model.get_image_features(
                     image.reshape(3, rows, side, -1).transpose(1, 2).reshape(1, 3, side, -1),

@@ -78,6 +78,12 @@ CASES = {
         ),
         _MINICPM,
         Case(**vars(_MINICPM) | {"name": "minicpmv4_6-fine", "merge": 2, "layers": 2}),
+        Case(
+            *("resampler", "resampler", 7, 1, 5, ((42, 70), (28, 14))),
+            feed_forward=20,
+            output=128,  # a head has as many channels
+            projection={"queries": 5},
+        ),
         Case(**vars(_GLM4V) | {"more": {"hidden_act": "silu"}, "projection": {"inner": 56}}),
     )
 }
@@ -146,6 +152,11 @@ _OTHERS = {  # ends of names without "weight" and "bias"
             *(("linear_1", "ds_ffn_up"), ("linear_2", "ds_ffn_down")),
         )
     },
+    "resampler.query": "resampler.query",
+    "resampler.proj": "resampler.proj.weight",
+    "resampler.kv_proj": "resampler.kv",
+    "resampler.attn.out_proj": "resampler.attn.out",
+    **{f"resampler.{one}": f"resampler.{one}" for one in ("ln_q", "ln_kv", "ln_post")},
     "merger.mlp.0.pre_norm": "mm.input_norm",
     "merger.mlp.0.linear_1": "mm.up",
     "merger.mlp.0.linear_2": "mm.down",
@@ -170,7 +181,12 @@ def tensors(case: Case, state: Mapping[str, Array]) -> Tensors:
     """The tensors of the file, from weights by their transformers names."""
     made: Tensors = {}
     for name, value in state.items():
+        if "attn.in_proj_" in name:
+            for one, part in zip("qkv", np.split(value, 3), strict=True):
+                made[f"resampler.attn.{one}.{name.rpartition('_')[2]}"] = part.astype(np.float32)
+            continue
         ours, wide = _name(case, name), value.astype(np.float32)
+        wide = wide.T if ours == "resampler.proj.weight" else wide
         if case.projector == "pixtral" and ours.endswith(("attn_q.weight", "attn_k.weight")):
             halves = wide.reshape(case.heads, 2, -1, case.width)
             wide = halves.swapaxes(1, 2).reshape(wide.shape)
@@ -238,8 +254,13 @@ def keys(case: Case) -> dict[str, Any]:
     use = f"clip.use_{'silu' if case.more.get('hidden_act') == 'silu' else 'gelu'}"
     is_gemma4 = case.projector.startswith("gemma4")
     kind = "clip.vision.projector_type" if is_gemma4 else "clip.projector_type"
+    more: dict[str, Any] = {}
+    if case.projector == "resampler":
+        made["projection_dim"] = 0
+        more = {"clip.minicpmv_version": 3, "clip.minicpmv_query_num": case.projection["queries"]}
     return {
         "clip.has_vision_encoder": True,
+        **more,
         **{f"clip.vision.{key}": value for key, value in made.items()},
         kind: case.projector,
         **({} if is_gemma4 else {use: True}),
@@ -270,6 +291,8 @@ def write(
                 writer.add_bool(key, value)
             case float():
                 writer.add_float32(key, value)
+            case _ if key == "clip.minicpmv_version" and value < 1 << 31:
+                writer.add_int32(key, value)
             case _:
                 writer.add_uint32(key, value)
     for name, value in weights.items():
@@ -306,7 +329,7 @@ def widened(
             shape = list(value.shape)
         if name.startswith("v.patch_embd"):
             shape[1:] = value.shape[1:]
-        elif name.startswith(("v.position_embd", "v.class_embd")):
+        elif name.startswith(("v.position_embd", "v.class_embd", "resampler.query")):
             shape = [*value.shape[:-1], shape[-1]]
         elif value.shape == (1,):
             shape = [1]

@@ -18,6 +18,7 @@ from engine.vision.encoders import (
     minicpmv4_6,
     pixtral,
     qwen3vl,
+    resampler,
 )
 from engine.vision.projector_file import (
     VisionConfig,
@@ -39,6 +40,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "internvl": internvl.build,
     "glm4v": glm4v.build,
     "minicpmv4_6": minicpmv4_6.build,
+    "resampler": resampler.build,
 }
 SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 

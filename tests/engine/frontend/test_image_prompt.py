@@ -46,7 +46,7 @@ class Sizes:
             return Tile(f"{part.source!r} {name}", lines, size.columns, count, lambda: None)  # type: ignore[arg-type,return-value]
 
         tiles = tuple(tile(str(at), size.lines) for at in range(size.grid[0] * size.grid[1]))
-        more = size.lines if size.lines == size.columns == 4 and self.is_square else size.lines + 1
+        more = size.lines if self.is_square else size.lines + 1
         overview = tile("overview", more) if size.has_overview else None
         return Picture(8, 8, tiles, size.grid, overview)
 
@@ -64,7 +64,7 @@ class Seeing:
         self.tokenizer = Tokenizer.from_metadata(keys)
         self.registry = ImageRegistry(self.tokenizer.size)
         self.sizes = Sizes(has_breaks=case.projector == "pixtral")
-        self.sizes.is_square = case.projector in ("idefics3", "internvl")
+        self.sizes.is_square = case.projector in ("idefics3", "internvl", "resampler")
         pictures = Pictures(image_marks(case.projector), self.registry, lambda: self.sizes)
         self.template = ChatTemplate.from_metadata(keys, self.tokenizer)
         self.builder = PromptBuilder(self.template, self.tokenizer, context, pictures)

@@ -93,6 +93,7 @@ def test_weights_take_what_is_predicted(name: str, format: str, tmp_path: Path) 
         "gemma4uv",
         "pixtral",
         "minicpmv4_6",
+        "resampler",
     ],
 )
 def test_buffers_take_at_most_what_is_predicted(

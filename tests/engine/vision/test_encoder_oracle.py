@@ -48,6 +48,7 @@ MODELS: dict[str, Case] = {
     "glm4v with biases": changed(
         "glm4v", heads=1, patch=14, side=9, more={"attention_bias": True, "hidden_act": "silu"}
     ),
+    "resampler of several heads": changed("resampler", output=384, side=70, patch=3),
     "minicpmv4_6 merged at the end": changed("minicpmv4_6", merging=2, heads=9, patch=14, side=9),
     "minicpmv4_6 of more positions": changed("minicpmv4_6", side=70, merging=0, patch=3),
     "glm4v of large squares": changed("glm4v", merge=3, layers=3, side=24),

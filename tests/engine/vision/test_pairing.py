@@ -125,6 +125,7 @@ def test_a_text_model_is_no_encoder(tmp_path: Path) -> None:
         ("gemma4", "gemma4uv", Spans.WINDOWED),
         ("qwen35", "qwen3vl_merger", Spans.CAUSAL),
         ("qwen35", "minicpmv4_6", Spans.CAUSAL),
+        ("qwen2", "resampler", Spans.CAUSAL),
         ("llama", "pixtral", Spans.CAUSAL),
         ("lfm2", "lfm2", Spans.CAUSAL),
         ("llama", "idefics3", Spans.CAUSAL),

@@ -24,6 +24,7 @@ PRICES = {
     "idefics3": [(300, 200, 64, 832, 1344), (4000, 3000, 64, 832, 1344)],
     "glm4v": [(300, 200, 15, 77, 77), (4000, 3000, 1452, 6030, 6030)],
     "minicpmv4_6": [(300, 200, 70, 70, 70), (4000, 3000, 63, 630, 2303)],
+    "resampler": [(300, 200, 64, 64, 64), (4000, 3000, 64, 640, 640)],
     "internvl": [(300, 200, 256, 1792, 1792), (4000, 3000, 256, 3328, 3328)],
 }
 
@@ -63,11 +64,17 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
 ) -> None:
     config = PUBLISHED[projector]
     step = config.patch * config.merge
-    fewest = {"gemma3": 256, "idefics3": 64, "internvl": 256, "minicpmv4_6": 128}.get(projector, 1)
+    fewest = {
+        "gemma3": 256,
+        "idefics3": 64,
+        "internvl": 256,
+        "minicpmv4_6": 128,
+        "resampler": 64,
+    }.get(projector, 1)
     most = {
         "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma4uv": 1_120, "gemma3": 256,
         "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256, "glm4v": 6_144,
-        "minicpmv4_6": 37 * 128,
+        "minicpmv4_6": 37 * 128, "resampler": 10 * 64,
     }[projector]  # fmt: skip
     chance = random.Random(seed)
     for width, height in sizes(seed):
@@ -79,7 +86,8 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
                 assert min(tile) > 0, case
                 assert all(side % step == 0 for side in tile), case
             for wide, high in plan.tiles.sizes:
-                assert wide * high <= 1.5 * most * step**2, case
+                rows = most * (2 * config.image**2 // config.queries if config.queries else step**2)
+                assert wide * high <= 1.5 * rows, case
             assert 0 < plan.tokens <= most, case
             assert (plan.overview is None) == (plan.tiles.grid == (1, 1)), case
         assert plans[tokens].tokens <= max(tokens, fewest), (projector, width, height, tokens)

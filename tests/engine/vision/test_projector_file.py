@@ -225,3 +225,12 @@ def test_squares_of_patches_may_be_of_another_size(tmp_path: Path) -> None:
         tmp_path / "m.gguf", {**keys, f"{VISION}.projector.scale_factor": 2}, tensors
     )
     assert encoder.encode(torch.zeros(56, 56, 3)).shape == (16, 40)
+
+
+def test_a_resampler_of_other_models_is_refused(tmp_path: Path) -> None:
+    keys, tensors = file_of("resampler")
+    with refused(r"before 2\.6 or unknown \(version 2 in", UnsupportedModel):
+        open_encoder(tmp_path / "m.gguf", {**keys, "clip.minicpmv_version": 2}, tensors)
+    with refused("is not whole heads of 128 channels"):
+        query = tensors["resampler.query"][:, :40]
+        open_encoder(tmp_path / "m.gguf", keys, {**tensors, "resampler.query": query})
