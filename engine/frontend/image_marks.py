@@ -27,6 +27,7 @@ class ImageMarks:
     whole: str = ""  # before the rows of a picture that is not divided
     tile: str = ""  # before those of a part, with its `line` and `column`
     tile_end: str = ""  # after those of a part
+    next_tile: str = ""  # between parts of a line
     line_end: str = ""  # after the last part of a line
     next_line: str = ""  # between lines of parts
     overview: str = ""  # before those of the whole picture beside its parts
@@ -75,6 +76,8 @@ class ImageMarks:
             yield from (tile, self.tile_end)
             if column == columns - 1:
                 yield self.line_end + (self.next_line if line < lines - 1 else "")
+            else:
+                yield self.next_tile
         if not self.overview_first:
             yield from overview
 
@@ -140,6 +143,19 @@ _MARKS = {
         "<|image|>",
         outside=("<|begin_of_image|>", "<|end_of_image|>"),
         needed=("<|begin_of_image|>", "<|end_of_image|>"),
+    ),
+    "llama4": ImageMarks(
+        "<|image|>",
+        opens="<|image_start|>",
+        whole="<|image|>",
+        next_tile="<|tile_x_separator|>",
+        line_end="<|tile_y_separator|>",
+        overview="<|image|>",
+        ends="<|image_end|>",
+        needed=(
+            *("<|image_start|>", "<|image_end|>", "<|image|>"),
+            *("<|tile_x_separator|>", "<|tile_y_separator|>"),
+        ),
     ),
     "minicpmv4_6": _MINICPM,
     # Its templates know no pictures.

@@ -308,6 +308,9 @@ def _tiles(
             if done not in made:
                 made[done] = before.resize((width, height), filter)
         whole, (lines, columns) = made[done], cut["grid"]
+        if (canvas := cut.get("canvas")) is not None:  # black beside and below
+            whole = Image.new("RGB", tuple(canvas))
+            whole.paste(made[done])
         width, height = whole.width // columns, whole.height // lines
         for line in range(lines):
             for column in range(columns):

@@ -21,9 +21,9 @@ _LARGE = 20_000  # pixels of a side: more than any family keeps
 # Of these, given rows have positions too.
 _LEARNED = (
     *("qwen3vl_merger", "gemma4v", "gemma4uv", "lfm2", "idefics3", "gemma3", "internvl", "glm4v"),
-    *("minicpmv4_6", "resampler"),
+    *("minicpmv4_6", "resampler", "llama4"),
 )
-_CLASSED = ("internvl",)  # a token beside the patches
+_CLASSED = ("internvl", "llama4")  # a token beside the patches
 _POSITIONS = "v.position_embd.weight"
 # Not held: what is computed instead, and what is multiplied once.
 _LEFT_OUT = ("resampler.pos_embed_k", "resampler.attn.q.weight")

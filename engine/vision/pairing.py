@@ -65,6 +65,7 @@ _KINDS = {
     "internvl": _Kind(frozenset(("llama", "qwen2", "qwen3", "qwen3moe"))),
     "glm4v": _Kind(frozenset(("glm4", "glm4moe")), axes=sectioned_axes),
     "resampler": _Kind(frozenset(("llama", "qwen2", "qwen3"))),
+    "llama4": _Kind(frozenset(("llama4",))),
     # The rows of a picture have the places of tokens, whatever RoPE could do.
     "minicpmv4_6": _Kind(frozenset(("qwen35",))),
 }

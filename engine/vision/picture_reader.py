@@ -161,6 +161,10 @@ def levels(config: VisionConfig) -> Levels:
     """
     values = np.arange(256)[:, None]
     unit = (values * (1 / 255)).astype(np.float32)
+    if config.projector == "llama4":  # whose reference computes in bfloat16
+        rough = (torch.from_numpy(values).bfloat16() * (1 / 255)).expand(256, 3)
+        mean, deviation = (torch.tensor(x).bfloat16() for x in (config.mean, config.deviation))
+        return ((rough - mean) / deviation).float().numpy()
     if config.projector in ("gemma4v", "gemma4uv"):
         return np.repeat(unit, 3, 1)
     mean, deviation = (np.array(one, np.float32) for one in (config.mean, config.deviation))
@@ -179,7 +183,7 @@ def _normalised(pixels: Pixels, table: Levels) -> Tensor:
 
 def _request(size: Size, plan: Plan) -> dict[str, Any]:
     cuts = [cut for cut in (plan.tiles, plan.overview) if cut is not None]
-    asked = [{"sizes": cut.sizes, "grid": cut.grid} for cut in cuts]
+    asked = [{"sizes": cut.sizes, "grid": cut.grid, "canvas": cut.canvas} for cut in cuts]
     return {"plan": {"size": size, "filter": plan.filter, "cuts": asked}}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.messages import Detail
 from engine.vision.picture_task import Size
@@ -25,12 +25,13 @@ class Cut:
     lines: int  # of rows of each tile, as in `Tile`
     columns: int
     count: int
+    canvas: Size | None = None  # what is black beside and below the picture; None: nothing
 
     @property
     def tile(self) -> Size:
         """The size of a tile."""
-        lines, columns = self.grid
-        return Size(self.sizes[-1].width // columns, self.sizes[-1].height // lines)
+        (width, height), (lines, columns) = self.canvas or self.sizes[-1], self.grid
+        return Size(width // columns, height // lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +373,43 @@ def _minicpm_tile(config: VisionConfig, wide: float, high: float) -> Size:
     return _shortened(whole, step, _MINICPM_LONG * config.image**2 // step**2)
 
 
+# Llama 4: 1 to 16 tiles.
+_LLAMA4_TILES = 16
+
+
+def _llama4(config: VisionConfig, size: Size, budget: int) -> Plan:
+    """Tiles of one size that the picture fills from a corner on, enlarged to one tile at most."""
+    image = config.image
+    counts = range(1, budget + 1)
+    grids = [Size(c, n // c) for n in counts for c in range(1, n + 1) if n % c == 0]
+    scales = {
+        grid: min(n * image / side for n, side in zip(grid, size, strict=True)) for grid in grids
+    }
+    # The least enlargement, or else the least reduction; of equal ones the fewest tiles.
+    enlarged = [scale for scale in scales.values() if scale >= 1]
+    scale = min(enlarged) if enlarged else max(scales.values())
+    chosen = min(
+        (grid for grid in grids if scales[grid] == scale), key=lambda g: g.width * g.height
+    )
+    canvas = Size(*(n * image for n in chosen))
+    kept = _llama4_size(size, canvas, image)
+    grid = chosen.height, chosen.width
+    whole = _cut(config, canvas, grid=grid)
+    tiles = replace(whole, sizes=(kept,), canvas=canvas)
+    if grid == (1, 1):
+        return Plan("bilinear", tiles)
+    return Plan("bilinear", tiles, _cut(config, Size(image, image)))
+
+
+def _llama4_size(size: Size, canvas: Size, image: int) -> Size:
+    """The picture's own size or less, or that of a tile, within the canvas."""
+    room = Size(*(min(max(side, image), most) for side, most in zip(size, canvas, strict=True)))
+    wide, high = (some / side for some, side in zip(room, size, strict=True))
+    if wide < high:
+        return Size(room.width, max(1, min(math.floor(size.height * wide), room.height)))
+    return Size(max(1, min(math.floor(size.width * high), room.width)), room.height)
+
+
 _KINDS = {
     "qwen3vl_merger": _Kind(_qwen, _qwen_standard, _QWEN_MOST, _QWEN_LEAST),
     "gemma4v": _Kind(_gemma4, lambda _: 280, 1_120, 70),
@@ -382,6 +420,7 @@ _KINDS = {
     "idefics3": _Kind(_idefics3, _idefics3_standard, _IDEFICS3_MOST, in_tokens=False),
     "internvl": _Kind(_internvl, _internvl_standard, _INTERNVL_MOST, in_tokens=False),
     "glm4v": _Kind(_glm4v, _glm4v_standard, _GLM4V_MOST, _GLM4V_LEAST),
+    "llama4": _Kind(_llama4, lambda _: _LLAMA4_TILES, in_tokens=False),
     "resampler": _Kind(_minicpm, lambda _: _MINICPM_TILES, in_tokens=False),
     "minicpmv4_6": _Kind(_minicpm, lambda _: _MINICPM_TILES, _MINICPM_MOST, in_tokens=False),
 }

@@ -211,6 +211,11 @@ def _minicpm(case: Case, size: Size) -> str:
     return replace(_minicpm_tokens(case), inputs, 0, image_token_divisor=16)
 
 
+def _llama4(case: Case, size: Size) -> str:
+    split = _processor("llama4", "Llama4Processor")._prompt_split_image
+    return split(None, size.grid, size.lines * size.columns)
+
+
 REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "qwen3vl_merger": ("<|image_pad|>", _qwen),
     "gemma4v": ("<|image|>", _gemma4),
@@ -222,6 +227,7 @@ REPLACEMENTS: dict[str, tuple[str, Callable[[Case, Size], str]]] = {
     "internvl": ("<IMG_CONTEXT>", _internvl),
     "glm4v": ("<|image|>", _glm4v),
     "minicpmv4_6": ("<|image_pad|>", _minicpm),
+    "llama4": ("<|image|>", _llama4),
     "resampler": ("(<image>./</image>)", _minicpm),
 }
 

@@ -205,6 +205,16 @@ CASES = {
         ("<|image|>",),
         (Size(2, 3), Size(5, 1), Size(1, 7)),
     ),
+    "llama4": Case(
+        "llama4",
+        (
+            *("<|image|>", "<|image_start|>", "<|image_end|>", "<|patch|>"),
+            *("<|tile_x_separator|>", "<|tile_y_separator|>"),
+        ),
+        _template(_CHATML[0], "<|image|>", *_CHATML[1:]),
+        ("<|patch|>",),
+        (Size(4, 4), Size(4, 4, (2, 3), has_overview=True), Size(4, 4, (1, 2), has_overview=True)),
+    ),
     "resampler": Case(
         "resampler",
         (

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch.nn import functional
 
 from engine.vision.projector_file import VisionConfig
 
@@ -66,6 +67,7 @@ PUBLISHED = {
         "glm4v", 14, 2, 336, mean=_CLIP_MEAN, deviation=_CLIP_DEVIATION, most_pixels=4_816_896
     ),
     "minicpmv4_6": _config("minicpmv4_6", 14, 4, 448),
+    "llama4": _config("llama4", 14, 2, 336),
     "resampler": _config("resampler", 14, 1, 448, queries=64),  # MiniCPM-V 2.6
     "internvl": _config("internvl", 14, 2, 448, mean=_IMAGENET_MEAN, deviation=_IMAGENET_DEVIATION),
 }
@@ -73,6 +75,8 @@ SIZES = (  # width and height: the least, odd ones, extreme ratios, and more tha
     *((1, 1), (64, 48), (37, 91), (640, 480), (333, 1000), (1280, 1024)),
     *((3000, 50), (29, 2000), (1999, 1333), (5001, 3999)),
 )
+# Their processors resize by torchvision, whose rounding depends on the processor's instructions.
+INEXACT = ("lfm2", "llama4")
 QUICK = ((1, 1), (37, 91), (700, 333), (1000, 64))
 
 
@@ -169,8 +173,11 @@ def processed(projector: str, image: Image.Image) -> list[Pixels]:
                 image_std=config.deviation,
             )(image)
             return [_channels_last(one) for one in made["pixel_values"]]
+    if projector == "llama4":
+        made = _of_torchvision("llama4", "Llama4ImageProcessor")(image, return_tensors="pt")
+        return [_channels_last(one.float()) for one in made["pixel_values"].flatten(0, -4)]
     assert projector == "lfm2"
-    made = _lfm2()(image, return_row_col_info=True)
+    made = _of_torchvision("lfm2_vl", "Lfm2VlImageProcessor")(image, return_row_col_info=True)
     tiles = []
     for patches, (rows, columns) in zip(
         made["pixel_values"].numpy(), made["spatial_shapes"].tolist(), strict=True
@@ -215,8 +222,8 @@ def _from_patches(patches: Pixels, columns: int, side: int) -> Pixels:
 
 
 @cache
-def _lfm2() -> Any:
-    """The processor of LFM2, whose module is imported with a part of torchvision in place of it."""
+def _of_torchvision(family: str, processor: str) -> Any:
+    """A processor whose module is imported with a part of torchvision in place of it."""
     from transformers import image_processing_backends as backends
 
     part: Any = types.SimpleNamespace(
@@ -224,9 +231,10 @@ def _lfm2() -> Any:
         grayscale_to_rgb=lambda image: image,
         resize=_resize,
         normalize=_normalize,
+        pad=lambda image, padding, fill: functional.pad(image, (0, padding[2], 0, padding[3])),
     )
     vars(backends).update(tvF=part, pil_torch_interpolation_mapping={2: "bilinear"})
-    name = "transformers.models.lfm2_vl.image_processing_lfm2_vl"
+    name = f"transformers.models.{family}.image_processing_{family}"
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.origin is not None
@@ -236,8 +244,8 @@ def _lfm2() -> Any:
     sys.modules[name] = module
     line = "from torchvision.transforms.v2 import functional as tvF"
     assert line in source
-    exec(compile(source.replace(line, ""), name, "exec"), vars(module))
-    return module.Lfm2VlImageProcessor()
+    exec(compile(source.replace(line, ""), spec.origin, "exec"), vars(module))
+    return getattr(module, processor)()
 
 
 def _resize(image: Any, size: Sequence[int], interpolation: str, antialias: bool) -> Any:
@@ -271,7 +279,7 @@ def record() -> None:
         for width, height in QUICK:
             tiles = processed(projector, some_image(width, height))
             shapes = [list(tile.shape[:2]) for tile in tiles]
-            bits = "" if projector == "lfm2" else digest(tiles)
+            bits = "" if projector in INEXACT else digest(tiles)
             rows[f"{width} x {height}"] = {"tiles": shapes, "bits": bits}
         found[projector] = rows
     RECORDED.write_text(json.dumps(found) + "\n", encoding="utf-8")

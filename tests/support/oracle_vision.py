@@ -133,6 +133,18 @@ def _model(case: Case) -> Any:
         text |= {"layer_types": ["sliding_attention", "full_attention"]}
         config = hf.Gemma4UnifiedConfig(text_config=text, vision_config=tower, audio_config=None)
         return hf.Gemma4UnifiedForConditionalGeneration(config)
+    if case.projector == "llama4":
+        tower |= {
+            "norm_eps": case.epsilon,
+            "intermediate_size": case.merge**2 * case.width,
+            "pixel_shuffle_ratio": 1 / case.merge,
+            "projector_input_dim": 44,
+            "projector_output_dim": 44,
+            "vision_output_dim": 44,
+        }
+        text |= {"intermediate_size_mlp": 32, "num_local_experts": 2}
+        config = hf.Llama4Config(text_config=text, vision_config=tower)
+        return hf.Llama4ForConditionalGeneration(config)
     if case.projector == "resampler":
         return Resampling(hf.Idefics2VisionConfig(**tower), case)
     if case.projector == "minicpmv4_6":
@@ -272,6 +284,9 @@ def encode(model: Any, case: Case, picture: Tensor) -> Tensor:
                 at = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
                 places = torch.stack(at[::-1], -1).reshape(1, -1, 2)
                 found = model.model.get_image_features(patches, places)
+            case "llama4":
+                found = model.vision_model(image[None]).last_hidden_state
+                return model.multi_modal_projector(found)[0]
             case "resampler":
                 return model.rows(image, side)
             case "minicpmv4_6":

@@ -84,6 +84,7 @@ CASES = {
             output=128,  # a head has as many channels
             projection={"queries": 5},
         ),
+        Case("llama4", "llama4", 7, 2, 6, ((42, 42),), epsilon=1e-5, feed_forward=144),
         Case(**vars(_GLM4V) | {"more": {"hidden_act": "silu"}, "projection": {"inner": 56}}),
     )
 }
@@ -157,6 +158,13 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "resampler.kv_proj": "resampler.kv",
     "resampler.attn.out_proj": "resampler.attn.out",
     **{f"resampler.{one}": f"resampler.{one}" for one in ("ln_q", "ln_kv", "ln_post")},
+    "patch_embedding.linear": "v.patch_embd",
+    "vision_model.class_embedding": "v.class_embd",
+    "positional_embedding_vlm": "v.position_embd.weight",
+    "layernorm_pre": "v.pre_ln",
+    "layernorm_post": "v.post_ln",
+    "vision_adapter.mlp.fc1": "mm.model.mlp.1",
+    "vision_adapter.mlp.fc2": "mm.model.mlp.2",
     "merger.mlp.0.pre_norm": "mm.input_norm",
     "merger.mlp.0.linear_1": "mm.up",
     "merger.mlp.0.linear_2": "mm.down",
@@ -169,11 +177,12 @@ _OTHERS = {  # ends of names without "weight" and "bias"
     "img_break": "v.token_embd.img_break",
 }
 _OF_PROJECTOR = {  # where a name means another tensor than in other projectors
+    "llama4": {"multi_modal_projector.linear_1": "mm.model.fc"},
     "internvl": {
         "multi_modal_projector.layer_norm": "mm.model.mlp.0",
         "multi_modal_projector.linear_1": "mm.model.mlp.1",
         "multi_modal_projector.linear_2": "mm.model.mlp.3",
-    }
+    },
 }
 
 
@@ -194,7 +203,7 @@ def tensors(case: Case, state: Mapping[str, Array]) -> Tensors:
             wide = wide + 1
         if case.projector == "gemma4uv":
             wide = _unified(case, ours, wide)
-        elif ours == "v.patch_embd.weight" and wide.ndim == 2:
+        elif ours == "v.patch_embd.weight" and wide.ndim == 2 and case.projector != "llama4":
             side = case.patch
             wide = wide.reshape(case.width, side, side, 3).transpose(0, 3, 1, 2)
         if wide.ndim == 5:  # of two frames
@@ -217,7 +226,10 @@ def _name(case: Case, name: str) -> str:
     if found := re.search(r"deepstack_merger_list\.(\d+)\.(?:linear_)?(.*)", name):
         return f"v.deepstack.{case.deep[int(found[1])]}.{found[2]}"
     if found := _BLOCK.search(name):
-        return f"v.blk.{found[1]}.{_OF_BLOCK[found[2]]}.{found[3] or 'weight'}"
+        part = _OF_BLOCK[found[2]]
+        if case.projector == "llama4" and found[2] == "post_attention_layernorm":
+            part = "ln2"
+        return f"v.blk.{found[1]}.{part}.{found[3] or 'weight'}"
     for theirs, ours in (_OTHERS | _OF_PROJECTOR.get(case.projector, {})).items():
         if name.endswith(theirs):
             return ours

@@ -15,6 +15,7 @@ from engine.vision.encoders import (
     idefics3,
     internvl,
     lfm2,
+    llama4,
     minicpmv4_6,
     pixtral,
     qwen3vl,
@@ -41,6 +42,7 @@ PROJECTORS: dict[str, Callable[[Weights, VisionConfig], Wiring]] = {
     "glm4v": glm4v.build,
     "minicpmv4_6": minicpmv4_6.build,
     "resampler": resampler.build,
+    "llama4": llama4.build,
 }
 SOUND = ("a.", "mm.a.")  # tensors of an encoder of sounds, which the file may have too
 

@@ -64,7 +64,7 @@ class Seeing:
         self.tokenizer = Tokenizer.from_metadata(keys)
         self.registry = ImageRegistry(self.tokenizer.size)
         self.sizes = Sizes(has_breaks=case.projector == "pixtral")
-        self.sizes.is_square = case.projector in ("idefics3", "internvl", "resampler")
+        self.sizes.is_square = case.projector in ("idefics3", "internvl", "llama4", "resampler")
         pictures = Pictures(image_marks(case.projector), self.registry, lambda: self.sizes)
         self.template = ChatTemplate.from_metadata(keys, self.tokenizer)
         self.builder = PromptBuilder(self.template, self.tokenizer, context, pictures)

@@ -196,9 +196,9 @@ def test_pictures_of_other_sizes_are_refused(name: str, tmp_path: Path) -> None:
     ]
     if model.case.merge > 1:
         sizes.append((side + model.case.patch, side))
-    if name.startswith(("gemma", "internvl")):
+    if name.startswith(("gemma", "internvl", "llama4")):
         sizes.append((side, 40 * side))
-    if name == "gemma3" or name.startswith("internvl"):  # of as many patches
+    if name in ("gemma3", "llama4") or name.startswith("internvl"):  # of as many patches
         sizes.append((side // 2, 8 * side))
     for height, width in sizes:
         with pytest.raises(ValueError, match=r"pixels|patches"):

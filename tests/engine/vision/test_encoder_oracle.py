@@ -70,6 +70,10 @@ MODELS |= {
     )
 }
 MODELS |= {
+    f"llama4 of {side} patches": changed("llama4", side=side, heads=heads, patch=patch)
+    for side, heads, patch in ((2, 3, 14), (4, 1, 5), (24, 3, 2))
+}
+MODELS |= {
     "internvl with silu": changed("internvl", more=_SILU),
     "internvl of one head": changed("internvl-large", heads=1, layers=3),
 }
@@ -77,7 +81,7 @@ MODELS |= {
 
 def sizes_of(case: Case) -> tuple[tuple[int, int], ...]:
     """Heights and widths of pictures."""
-    if case.projector in ("gemma3", "internvl"):
+    if case.projector in ("gemma3", "internvl", "llama4"):
         return ((case.side * case.patch,) * 2,)
     grids = SQUARES if case.projector == "idefics3" else GRIDS
     pixels = case.merge * case.patch

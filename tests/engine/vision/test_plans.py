@@ -24,6 +24,7 @@ PRICES = {
     "idefics3": [(300, 200, 64, 832, 1344), (4000, 3000, 64, 832, 1344)],
     "glm4v": [(300, 200, 15, 77, 77), (4000, 3000, 1452, 6030, 6030)],
     "minicpmv4_6": [(300, 200, 70, 70, 70), (4000, 3000, 63, 630, 2303)],
+    "llama4": [(300, 200, 144, 144, 144), (4000, 3000, 432, 1872, 1872)],
     "resampler": [(300, 200, 64, 64, 64), (4000, 3000, 64, 640, 640)],
     "internvl": [(300, 200, 256, 1792, 1792), (4000, 3000, 256, 3328, 3328)],
 }
@@ -70,11 +71,12 @@ def test_a_picture_of_any_size_becomes_whole_squares_within_the_budget(
         "internvl": 256,
         "minicpmv4_6": 128,
         "resampler": 64,
+        "llama4": 144,
     }.get(projector, 1)
     most = {
         "qwen3vl_merger": 16_384, "gemma4v": 1_120, "gemma4uv": 1_120, "gemma3": 256,
         "pixtral": 55 * 56, "lfm2": 11 * 256, "idefics3": 26 * 64, "internvl": 25 * 256, "glm4v": 6_144,
-        "minicpmv4_6": 37 * 128, "resampler": 10 * 64,
+        "minicpmv4_6": 37 * 128, "resampler": 10 * 64, "llama4": 17 * 144,
     }[projector]  # fmt: skip
     chance = random.Random(seed)
     for width, height in sizes(seed):
