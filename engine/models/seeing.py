@@ -40,7 +40,7 @@ class Seeing:
 
     def _attend(self, one: ops.Attend) -> ops.Attend:
         rotates = self.axes is not None and one.frequencies.numel()
-        axes = self.axes.to(one.frequencies.device) if rotates and self.axes is not None else None
+        axes = self.axes if rotates else None
         # With a window each token sees its later neighbours as well; without one, all is causal.
         spans = self.spans if self.spans is not Spans.WINDOWED or one.window else Spans.CAUSAL
         return replace(one, axes=axes, spans=spans)

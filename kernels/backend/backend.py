@@ -234,7 +234,8 @@ class Backend:
             except NotLowerable as error:
                 reason = str(error)
                 log.info("The model runs op by op: %s does not lower %s.", self.name, reason)
-        return Interpreter(program, self.ops.without(refused), reason=reason)
+        ops = self.ops.without(refused)
+        return Interpreter(program, ops, reason=reason, device=self.device)
 
     def records_programs(self) -> bool:
         """Whether `record` lowers programs, unless their weights are in another layout."""

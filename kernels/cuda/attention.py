@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.cuda.jit import attention as jit
 from kernels.cuda.launch import Quantized, run
 from kernels.gpu.heads import Heads
-from kernels.ops import Attend
+from kernels.ops import Attend, Spans
 from kernels.programs.not_lowerable import refuse
 from kernels.programs.program import Program
 from kernels.states.kv_pages import PageTable
@@ -116,10 +116,11 @@ def attend_step(
     scratch: Scratch,
     out: Tensor,
     then: Quantized | None = None,
+    turns: Tensor | None = None,
 ) -> None:
     """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
 
-    Without k and v the row of this position is in its page. The result goes to `out` [B, H * C], or
+    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of this position is in its page. The result goes to `out` [B, H * C], or
     quantized to `then`, which needs heads of whole units.
     """
     assert then is None or one.width % 32 == 0, one.width
@@ -133,6 +134,7 @@ def attend_step(
         out,
         out.view(torch.int32) if then is None else then.words,
         positions,
+        positions if turns is None else turns,
         tables,
         tables.shape[1],
         scratch.partial,
@@ -151,21 +153,32 @@ def attend_step(
         UNITS=1 if then is None else then.words.shape[2],
         QUANTIZE=then is not None,
         SINKS=one.sinks is not None,
+        TURNS=turns is not None,
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )
 
 
 def append_rows(
-    one: CudaHeads, q: Tensor, k: Tensor | None, v: Tensor | None, table: Tensor, start: int
+    one: CudaHeads,
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    table: Tensor,
+    start: int,
+    turns: Tensor | None = None,
 ) -> None:
-    """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
+    """Rotate the queries [T, H * C] of a segment in place; append its keys and values.
+
+    RoPE has the positions `turns` i64 [T, pairs], if they are given, else those from `start` on.
+    """
     run(
         jit.append_rows,
         (len(q), one.heads + (0 if k is None else one.kv_heads)),
         q,
         q if k is None else k,
         q if v is None else v,
+        table if turns is None else turns,
         table,
         start,
         *_rotation(one, q),
@@ -173,12 +186,23 @@ def append_rows(
         **one.sizes(),
         **one.rope(),
         WRITE=k is not None,
+        TURNS=turns is not None,
         num_warps=1,
     )
 
 
-def attend_rows(one: CudaHeads, q: Tensor, table: Tensor, start: int, out: Tensor) -> None:
-    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
+def attend_rows(
+    one: CudaHeads,
+    q: Tensor,
+    table: Tensor,
+    start: int,
+    out: Tensor,
+    spans: Spans = Spans.CAUSAL,
+) -> None:
+    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages.
+
+    By `spans` they may be a span.
+    """
     blocks = _ROW_BLOCKS[one.layer.dtype][one.width > 128]
     rows = min(max(triton.next_power_of_2(len(q) * one.group), 16), blocks.rows)
     run(
@@ -197,6 +221,7 @@ def attend_rows(one: CudaHeads, q: Tensor, table: Tensor, start: int, out: Tenso
         R=rows,
         BS=blocks.keys,
         SINKS=one.sinks is not None,
+        SPANS=int(spans),
         num_warps=blocks.warps,
         num_stages=blocks.stages,
     )

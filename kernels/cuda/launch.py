@@ -27,6 +27,8 @@ from kernels.ops import Activation
 FEW = 4
 # Tokens from which weights are decoded to bfloat16 and multiplied by the vendor's library.
 MANY = 64
+_HALVES = 1024  # rows of x whose two halves are multiplied at once
+_LARGE, _SMALL = 32768.0, 1e-30  # the largest value of a scaled row, and the least divisor
 
 _ROWS = 16  # of a program whose result is not quantized
 _WARPS = 8
@@ -378,8 +380,25 @@ def linear_decoded(x: Tensor, weight: Operand, tokens: int) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)
 
 
+def linear_halves(x: Tensor, matrix: Tensor, out: Tensor) -> None:
+    """out [T, N] f32 = x [T, D] f32 times a matrix [N, D] of f16 or bf16, on tensor cores.
+
+    x is the sum of two halves, of which each is multiplied: 22 bits of it count with f16, 16 with
+    bf16. Before that a row is scaled, so that none of its values is too large for f16.
+    """
+    for first in range(0, len(x), _HALVES):
+        some = x[first : first + _HALVES]
+        factor = _LARGE / some.abs().amax(1, keepdim=True).clamp_min(_SMALL)
+        scaled = some * factor
+        high = scaled.to(matrix.dtype)
+        low = (scaled - high).to(matrix.dtype)
+        products = _matrix_product(torch.cat((high, low)), matrix)
+        torch.add(products[: len(some)], products[len(some) :], out=out[first : first + _HALVES])
+        out[first : first + _HALVES].div_(factor)
+
+
 def _matrix_product(x: Tensor, rows: Tensor) -> Tensor:
-    """x [T, D] bf16 times rows [N, D] bf16, f32 [T, N]."""
+    """x [T, D] times rows [N, D], both f16 or bf16: f32 [T, N]."""
     if x.is_cuda:
         return torch.mm(x, rows.T, out_dtype=torch.float32)
     return x.float() @ rows.T.float()

@@ -23,12 +23,14 @@ from kernels.cuda.lowering_layers import Launch, lower_layer
 from kernels.cuda.states import Steps
 from kernels.cuda.weights import Operand
 from kernels.gpu.layout import UNIT
+from kernels.gpu.turns import Turns
 from kernels.ops import (
     Add,
     Attend,
     Embed,
     Experts,
     Gate,
+    GivenRows,
     Instruction,
     Linear,
     LoraDelta,
@@ -55,6 +57,7 @@ class Lowering:
         }
         self.ids = torch.zeros(sequences, dtype=torch.int64, device=device)
         self.positions = torch.zeros(sequences, dtype=torch.int64, device=device)
+        self.turns = Turns(sequences, device)
         groups = max(program.kv.groups, 1)
         self.tables = torch.zeros(groups, sequences, pages, dtype=torch.int64, device=device)
         self._operands: dict[int, Operand] = {}
@@ -63,7 +66,8 @@ class Lowering:
         # Rows that the host looks up before a step runs, and where it leaves them.
         self.looked_up: list[tuple[RowTable, Tensor]] = []
         self._deferred: tuple[str, int, Quantized] | None = None  # buffer, id of the norm's weight
-        self.body = self._lower(program.body)
+        # Rows are given for tokens of images only, which no step has.
+        self.body = self._lower([one for one in program.body if not isinstance(one, GivenRows)])
         self.quantized.clear()
         self.head = self._lower(program.head)
 
@@ -351,8 +355,11 @@ class Lowering:
         scratch = self._scratch_of(heads)
         q, out, table = buffers[one.q], buffers[one.out], self.tables[layer.group]
         k, v = (buffers[name] if name else None for name in (one.k, one.v))
+        turns = self.turns.of(one.axes)
         launches.append(
-            lambda: attention.attend_step(heads, q, k, v, self.positions, table, scratch, out, made)
+            lambda: attention.attend_step(
+                heads, q, k, v, self.positions, table, scratch, out, made, turns
+            )
         )
         self.written(one.out)
         if made is not None:

@@ -9,7 +9,7 @@ from kernels.cuda import attention as pages
 from kernels.cuda import launch, states, weights
 from kernels.cuda.attention import CudaHeads
 from kernels.gpu.ops import GpuOps
-from kernels.ops import Activation, Kernel, Recurrence
+from kernels.ops import Activation, Kernel, Recurrence, Spans
 from kernels.states.kv_pages import PageTable
 from kernels.weights.weight import Weight
 
@@ -35,6 +35,13 @@ class CudaOps(GpuOps[CudaHeads]):
 
     def dense(self, weight: Weight) -> Tensor:
         return weights.operand(weight).arrays[0].view(weight.shape[0], weight.columns)
+
+    def exact_linear(self, x: Tensor, weight: Weight, out: Tensor) -> None:
+        """Weights of halves are multiplied as they are, others as in a prompt."""
+        if self.store.has(weight) and weight.format.name in ("F16", "BF16"):
+            launch.linear_halves(x, self.dense(weight), out)
+        else:
+            super().exact_linear(x, weight, out)
 
     def launch_linear(self, x: Tensor, weight: Weight) -> Tensor:
         operand, tokens = weights.operand(weight), len(x)
@@ -82,10 +89,16 @@ class CudaOps(GpuOps[CudaHeads]):
         return out
 
     def launch_attention(
-        self, one: CudaHeads, q: Tensor, table: PageTable, position: int, out: Tensor
+        self,
+        one: CudaHeads,
+        q: Tensor,
+        table: PageTable,
+        position: int,
+        out: Tensor,
+        spans: Spans = Spans.CAUSAL,
     ) -> None:
         places = pages.addresses([table], len(table))[0].to(q.device)
-        pages.attend_rows(one, q, places, position, out)
+        pages.attend_rows(one, q, places, position, out, spans)
 
     # --- layers with a state of fixed size --------------------------------------------------------
 

@@ -15,6 +15,7 @@ from kernels.cuda import attention, graphs
 from kernels.cuda.attention import CudaHeads
 from kernels.cuda.graphs import Capturer
 from kernels.cuda.lowering import Lowering
+from kernels.gpu.turns import BatchTurns, is_token, span_pieces
 from kernels.ops import Attend, Attending, Embed, Ops, Segment
 from kernels.programs.interpreter import Interpreter
 from kernels.programs.program import Program
@@ -63,7 +64,7 @@ class Recorded:
     ) -> None:
         self._program = program
         self._device = device
-        self._interpreter = Interpreter(program, ops, self._attending)
+        self._interpreter = Interpreter(program, ops, self._attending, device=device)
         self._capture = capture or graphs.capturer(device)
         self._buckets: dict[int, _Bucket] = {}
 
@@ -117,6 +118,7 @@ class Recorded:
         """The attention of a batch; page tables are copied to the device once."""
         program, device = self._program, self._device
         found: dict[int, list[Tensor]] = {}  # by group, of each segment
+        turns = BatchTurns(batch, device)
 
         def places(group: int) -> list[Tensor]:
             tables = (one.tables[group] for one in batch)
@@ -130,13 +132,17 @@ class Recorded:
             q = buffers[one.q].contiguous()
             k, v = (buffers[name].contiguous() if name else None for name in (one.k, one.v))
             out = torch.empty_like(q)
-            first = 0
+            first, turned = 0, turns.of(one.axes)
             for segment, table in zip(batch, found[group], strict=True):
                 rows = slice(first, first + len(segment.tokens))
-                first = rows.stop
                 keys, values = (None if each is None else each[rows] for each in (k, v))
-                attention.append_rows(heads, q[rows], keys, values, table, segment.position)
-                attention.attend_rows(heads, q[rows], table, segment.position, out[rows])
+                mine = None if turned is None else turned[rows]
+                attention.append_rows(heads, q[rows], keys, values, table, segment.position, mine)
+                for piece, spans in span_pieces(one, segment):
+                    some = slice(first + piece.start, first + piece.stop)
+                    start = segment.position + piece.start
+                    attention.attend_rows(heads, q[some], table, start, out[some], spans)
+                first = rows.stop
             return out
 
         return attend
@@ -153,6 +159,7 @@ class Recorded:
         every = [*batch, *[batch[-1]] * (size - len(batch))]
         made.ids.copy_(torch.tensor([one.tokens[0] for one in every]))
         made.positions.copy_(torch.tensor([one.position for one in every]))
+        made.turns.fill(every)
         for group in range(self._program.kv.groups):
             tables = [one.tables[group] for one in every]
             made.tables[group].copy_(attention.addresses(tables, bucket.pages))
@@ -176,8 +183,8 @@ class Recorded:
 
 
 def _is_step(batch: Sequence[Segment]) -> bool:
-    """Whether a batch is one token of each of some sequences."""
-    return 0 < len(batch) <= MOST_SEQUENCES and all(len(one.tokens) == 1 for one in batch)
+    """Whether a batch is one token of each of some sequences, and none is of an image."""
+    return 0 < len(batch) <= MOST_SEQUENCES and all(map(is_token, batch))
 
 
 def _run(launches: Sequence[Callable[[], None]]) -> None:

@@ -41,8 +41,7 @@ class Heads:
             "in both directions": not one.causal,
             "with a norm of queries or keys alone": one_norm,
             "with keys that are the values": one.values_are_keys,
-            "with several axes of positions": one.axes is not None,
-            "with spans": bool(one.spans),
+            "in chunks and with spans": bool(one.chunk and one.spans),
         }
         refuse(one, lacking)
         return cls(

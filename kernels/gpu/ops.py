@@ -90,7 +90,13 @@ class GpuOps(ABC, Generic[H]):
 
     @abstractmethod
     def launch_attention(
-        self, one: H, q: Tensor, table: PageTable, position: int, out: Tensor
+        self,
+        one: H,
+        q: Tensor,
+        table: PageTable,
+        position: int,
+        out: Tensor,
+        spans: Spans = Spans.CAUSAL,
     ) -> None:
         """out [T, H * C] f32 = attention of rotated queries [T, H * C] to pages."""
 
@@ -105,6 +111,13 @@ class GpuOps(ABC, Generic[H]):
         if weight.format.name == "F32":
             return torch.nn.functional.linear(x, self.dense(weight))
         return self.launch_linear(x.contiguous(), weight)
+
+    def exact_linear(self, x: Tensor, weight: Weight, out: Tensor) -> None:
+        """out [T, N] f32 = a product of many tokens, for an encoder: as exact as of float32."""
+        if self.store.has(weight) and weight.format.name == "F32":
+            torch.mm(x, self.dense(weight).T, out=out)
+        else:
+            out.copy_(self.linear(x, weight))
 
     def embed(self, ids: Tensor, weight: Weight) -> Tensor:
         """Embedding rows of a stored table, bit-identical to the format's decoder."""
@@ -158,12 +171,12 @@ class GpuOps(ABC, Generic[H]):
     ) -> Tensor:
         """Attention over KV pages, of queries [T, H, C] that were rotated before."""
         tokens, heads, width = q.shape
-        if width > self.most_channels or spans:
+        if width > self.most_channels:
             return reference.attention(q, kv, position, scale, window, cap, sinks, spans)
         out = torch.empty(tokens, heads * width, device=q.device)
         if tokens:
             one = self.heads.rotated(kv.layer, q, scale, window, cap, sinks)
-            self.launch_attention(one, q.reshape(out.shape), kv.table, position, out)
+            self.launch_attention(one, q.reshape(out.shape), kv.table, position, out, spans)
         return out
 
     def attention_bytes(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kernels.gpu.heads import Heads
 from kernels.metal.compile import library
-from kernels.ops import Attend
+from kernels.ops import Attend, Spans
 from kernels.programs.not_lowerable import refuse
 from kernels.programs.program import Program
 
@@ -54,7 +54,9 @@ class MetalHeads(Heads):
         seen = min(positions, self.window) if self.window else positions
         return min(max(seen // SPLIT_TOKENS, 1), MOST_SPLITS)
 
-    def kernels(self, rows: int, *, writes: bool) -> Any:
+    def kernels(
+        self, rows: int, *, writes: bool, turns: bool = False, spans: Spans = Spans.CAUSAL
+    ) -> Any:
         """The kernels compiled for these heads."""
         span = min(self.width & -self.width, _MOST_SPAN)
         return library(
@@ -66,6 +68,8 @@ class MetalHeads(Heads):
             ("PAIRS", len(self.frequencies)),
             ("INTERLEAVED", int(self.interleaved)),
             ("NORM", int(self.query_norm is not None)),
+            ("TURNS", int(turns)),
+            ("SPANS", int(spans)),
             ("WRITE", int(writes)),
             ("SPAN", span),
             ("ROUNDS", span.bit_length() - 1),
@@ -105,17 +109,18 @@ def step_launch(
     tables: Tensor,
     partial_sums: Tensor,
     out: Tensor,
+    turns: Tensor | None = None,
 ) -> AttendStep:
     """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
 
-    Without k and v the row of this position is in its page. The result goes to `out` [B, H * C].
+    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of this position is in its page. The result goes to `out` [B, H * C].
     The function is called with the buffers of the pages and the number of positions at most.
     """
     sequences, rows = len(positions), one.rows(one.group)
-    kernels = one.kernels(rows, writes=k is not None)
+    kernels = one.kernels(rows, writes=k is not None, turns=turns is not None)
     operands = (
-        *(q, q if k is None else k, q if v is None else v, out, partial_sums),
-        *(positions, tables, *one.rotation(q)),
+        *(q, q if k is None else k, q if v is None else v, out, partial_sums, positions),
+        *(positions if turns is None else turns, tables, *one.rotation(q)),
     )
     numbers = [*one.places(), one.window, tables.shape[1]], one.numbers()
     blocks = one.kv_heads * -(-one.group // rows)
@@ -141,23 +146,38 @@ def append_rows(
     table: Tensor,
     chunks: Sequence[Tensor],
     start: int,
+    turns: Tensor | None = None,
 ) -> None:
-    """Rotate the queries [T, H * C] of a segment in place; append its keys and values."""
-    kernel = one.kernels(one.rows(one.group), writes=True).append_rows
+    """Rotate the queries [T, H * C] of a segment in place; append its keys and values.
+
+    RoPE has the positions `turns` i64 [T, pairs], if they are given, else those from `start` on.
+    """
+    rows = one.rows(one.group)
+    kernel = one.kernels(rows, writes=True, turns=turns is not None).append_rows
     heads = one.heads + (0 if k is None else one.kv_heads)
-    operands = q, q if k is None else k, q if v is None else v, table, *one.rotation(q)
+    given = q, q if k is None else k, q if v is None else v, table if turns is None else turns
+    operands = *given, table, *one.rotation(q)
     numbers = [*one.places(), start, one.heads], one.numbers()
     threads = heads * _LANES, len(q)
     kernel(*operands, *chunks, *numbers, threads=threads, group_size=(_LANES, 1))
 
 
 def attend_rows(
-    one: MetalHeads, q: Tensor, table: Tensor, chunks: Sequence[Tensor], start: int, out: Tensor
+    one: MetalHeads,
+    q: Tensor,
+    table: Tensor,
+    chunks: Sequence[Tensor],
+    start: int,
+    out: Tensor,
+    spans: Spans = Spans.CAUSAL,
 ) -> None:
-    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages."""
+    """Attention of a segment's queries [T, H * C], rotated, whose keys are in their pages.
+
+    By `spans` they may be a span.
+    """
     queries = len(q) * one.group
     rows = one.rows(queries)
-    kernel = one.kernels(rows, writes=True).attend_rows
+    kernel = one.kernels(rows, writes=True, spans=spans).attend_rows
     numbers = [*one.places(), start, one.window, len(q)], one.numbers()
     threads = -(-queries // rows) * _GROUP, one.kv_heads
     launch = partial(kernel, q, out, table, *chunks, *numbers)

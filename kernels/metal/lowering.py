@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kernels.gpu.turns import Turns
 from kernels.metal import attention, elementwise, products, weights
 from kernels.metal.products import Launch
 from kernels.metal.weights import Operand
@@ -21,6 +22,7 @@ from kernels.ops import (
     Attend,
     Embed,
     Gate,
+    GivenRows,
     Instruction,
     Linear,
     Norm,
@@ -56,9 +58,11 @@ class Lowering:
         self._tables = inputs[2:].view(groups, sequences, pages)
         self._chunks: list[Sequence[Tensor]] = [()] * groups  # buffers of the pages
         self._longest = 0  # positions of a sequence
+        self.turns = Turns(sequences, device)
         self._operands: dict[int, Operand] = {}
         self._partial: dict[tuple[int, int], Tensor] = {}
-        self.body = self._lower(program.body)
+        # Rows are given for tokens of images only, which no step has.
+        self.body = self._lower([one for one in program.body if not isinstance(one, GivenRows)])
         self.head = self._lower(program.head)
 
     def set_inputs(
@@ -150,7 +154,8 @@ class Lowering:
             self._partial[key] = attention.new_partial(heads, self._tokens, self._device)
         k, v = (buffers[name] if name else None for name in (one.k, one.v))
         inputs = self._positions, self._tables[group], self._partial[key], buffers[one.out]
-        step = attention.step_launch(heads, buffers[one.q], k, v, *inputs)
+        turns = self.turns.of(one.axes)
+        step = attention.step_launch(heads, buffers[one.q], k, v, *inputs, turns)
         return lambda: step(self._chunks[group], self._longest)
 
     def _operand(self, weight: Weight) -> Operand:

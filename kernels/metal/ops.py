@@ -13,8 +13,8 @@ from kernels.metal import arena, elementwise, products, weights
 from kernels.metal import attention as pages
 from kernels.metal.arena import Arena
 from kernels.metal.attention import MetalHeads
-from kernels.ops import Activation
-from kernels.states.kv_pages import PageTable
+from kernels.ops import Activation, Spans
+from kernels.states.kv_pages import PagedKV, PageTable
 from kernels.weights.weight import Weight
 
 
@@ -27,7 +27,23 @@ class MetalOps(GpuOps[MetalHeads]):
 
     def table(self, device: torch.device) -> dict[tuple[str, str], reference.Kernel]:
         memory = Arena(partial(reference.memory, device=device)).take
-        return super().table(device) | {("memory", "F32"): memory}
+        more = {("memory", "F32"): memory, ("attention_any", "F32"): self.attention_any}
+        return super().table(device) | more
+
+    def attention_any(
+        self,
+        q: Tensor,
+        kv: PagedKV,
+        position: int,
+        scale: float,
+        window: int,
+        cap: float,
+        sinks: Tensor | None,
+        spans: Spans,
+    ) -> Tensor:
+        """Attention of spans; with sinks, which no shader has, the definition."""
+        operands = q, kv, position, scale, window, cap, sinks, spans
+        return self.attention(*operands) if sinks is None else reference.attention(*operands)
 
     def dense(self, weight: Weight) -> Tensor:
         return weights.operand(weight).data.view(torch.float32).view(weight.shape[0], -1)
@@ -61,10 +77,16 @@ class MetalOps(GpuOps[MetalHeads]):
         elementwise.gated_launch(gate, up, activation, out)()
 
     def launch_attention(
-        self, one: MetalHeads, q: Tensor, table: PageTable, position: int, out: Tensor
+        self,
+        one: MetalHeads,
+        q: Tensor,
+        table: PageTable,
+        position: int,
+        out: Tensor,
+        spans: Spans = Spans.CAUSAL,
     ) -> None:
         count = len(table)
         found = arena.places([table], count) or arena.places([arena.copied(table)], count)
         assert found is not None, "pages of one buffer"
         entries = torch.tensor(found.entries[0]).to(q.device)
-        pages.attend_rows(one, q, entries, found.chunks, position, out)
+        pages.attend_rows(one, q, entries, found.chunks, position, out, spans)

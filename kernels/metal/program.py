@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from kernels.gpu.turns import BatchTurns, is_token, span_pieces
 from kernels.metal import arena, attention, products
 from kernels.metal.lowering import Lowering
 from kernels.ops import Attend, Attending, Ops, Segment
@@ -38,7 +39,7 @@ class Recorded:
     def __init__(self, program: Program, ops: Ops, device: torch.device) -> None:
         self._program = program
         self._device = device
-        self._interpreter = Interpreter(program, ops, self._attending)
+        self._interpreter = Interpreter(program, ops, self._attending, device=device)
         self._buckets: dict[int, tuple[int, Lowering]] = {}  # with the width of page tables
 
     def hidden(
@@ -79,7 +80,7 @@ class Recorded:
 
         Sequences that a bucket has beyond the batch repeat the last one: they write the same rows.
         """
-        if not 0 < len(batch) <= products.FEW or any(len(one.tokens) != 1 for one in batch):
+        if not (0 < len(batch) <= products.FEW and all(map(is_token, batch))):
             return None
         pages = max((len(table) for one in batch for table in one.tables), default=0)
         width, lowered = self._bucket(len(batch), pages)
@@ -95,6 +96,7 @@ class Recorded:
             [one.entries for one in places],
             [one.chunks for one in places],
         )
+        lowered.turns.fill(every)
         if given is not None:
             hidden = lowered.buffers[self._program.hidden]
             hidden[: len(batch)] = given
@@ -105,6 +107,7 @@ class Recorded:
         """The attention of a batch; page tables are copied to the device once."""
         program, device = self._program, self._device
         found: dict[int, list[tuple[Tensor, Sequence[Tensor]]] | None] = {}  # by group
+        turns = BatchTurns(batch, device)
 
         def places(group: int) -> list[tuple[Tensor, Sequence[Tensor]]] | None:
             """Page tables of the sequences, and the buffers of each."""
@@ -125,14 +128,17 @@ class Recorded:
             q = buffers[one.q].contiguous()
             k, v = (buffers[name].contiguous() if name else None for name in (one.k, one.v))
             out = torch.empty_like(q)
-            first = 0
+            first, turned = 0, turns.of(one.axes)
             for segment, (table, chunks) in zip(batch, tables, strict=True):
                 rows = slice(first, first + len(segment.tokens))
-                first = rows.stop
                 keys, values = (None if each is None else each[rows] for each in (k, v))
-                position = segment.position
-                attention.append_rows(heads, q[rows], keys, values, table, chunks, position)
-                attention.attend_rows(heads, q[rows], table, chunks, position, out[rows])
+                mine, start = None if turned is None else turned[rows], segment.position
+                attention.append_rows(heads, q[rows], keys, values, table, chunks, start, mine)
+                for piece, spans in span_pieces(one, segment):
+                    some = slice(first + piece.start, first + piece.stop)
+                    at = start + piece.start
+                    attention.attend_rows(heads, q[some], table, chunks, at, out[some], spans)
+                first = rows.stop
             return out
 
         return attend

@@ -42,7 +42,7 @@ class Attend:
     Without k and v, both "", it attends to what an earlier instruction appended to its layer.
     Without v only, the values are the keys, after norm and RoPE, as its layer says: those of latent
     attention, which has one row for both.
-    With `axes` RoPE has several positions of a token, and pair i rotates by that of axis axes[i];
+    With `axes`, on the host, RoPE has several positions of a token, and pair i rotates by that of axis axes[i];
     `spans` says what the tokens of the batch's spans attend to. See `ImageRows`.
     If it is not `causal`, each token attends to all tokens of its segment, as in the op
     full_attention, and nothing is cached: the segment is the whole text, and `layer` is not used.
@@ -67,7 +67,7 @@ class Attend:
     norms_rotated: bool = False  # queries and keys are normed after RoPE, not before
     sinks: Tensor | None = None  # f32 [H]: one more score of every head, of a value of zeros
     chunk: int = 0  # tokens, a multiple of those of a page; 0: none
-    axes: Tensor | None = None  # i32 [n]
+    axes: Tensor | None = None  # i32 [n], on the host
     spans: Spans = Spans.CAUSAL
 
     @property
@@ -76,8 +76,7 @@ class Attend:
         return bool(self.k) and not self.v
 
     def run(self, on: Pass) -> None:
-        is_plain = self.axes is None and not self.spans
-        if self.causal and is_plain and on.attending is not None:
+        if self.causal and on.attending is not None:
             found = on.attending(self, on.buffers)
             if found is not None:
                 on.set(self.out, found)
@@ -100,7 +99,7 @@ class Attend:
                 own = None if value is None else value[rows]
                 PagedKV(layer, table).append(key[rows], own, segment.position)
             options = self.scale, self.window, self.cap, self.sinks
-            for piece, start, spans in self._pieces(segment):
+            for piece, start, spans in self.pieces(segment):
                 seen = PagedKV(layer, table.since(start // PAGE_TOKENS) if start else table)
                 position = segment.position + piece.start - start
                 some = query[first + piece.start : first + piece.stop]
@@ -108,7 +107,7 @@ class Attend:
             first = rows.stop
         on.set(self.out, torch.cat(outs))
 
-    def _pieces(self, segment: Segment) -> list[tuple[range, int, Spans]]:
+    def pieces(self, segment: Segment) -> list[tuple[range, int, Spans]]:
         """Tokens of a segment, where what they see begins, and how they see each other.
 
         They see the chunk of positions that they are in; without chunks, all positions.

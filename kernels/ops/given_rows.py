@@ -24,15 +24,14 @@ class GivenRows:
     added: bool = False
 
     def run(self, on: Pass) -> None:
-        width, first = on.width(self.x), 0
+        width = on.width(self.x)
         x = on.buffers.get(self.x)
-        x = torch.zeros(len(on.tokens), width) if x is None else x.clone()
-        for segment in on.batch:
-            if (images := segment.images) is not None and images.rows is not None:
-                rows = checked_rows(images.rows, self.start + width)[:, self.start :][:, :width]
-                rows, at = rows.to(x.device), (images.at + first).to(x.device)
+        x = torch.zeros(len(on.tokens), width, device=on.device) if x is None else x.clone()
+        for segment in range(len(on.batch)):
+            if (found := on.image_rows(segment, x.device)) is not None:
+                rows, at = found
+                rows = checked_rows(rows, self.start + width)[:, self.start :][:, :width]
                 x[at] = x[at] + rows if self.added else rows
-            first += len(segment.tokens)
         on.set(self.x, x)
 
 

@@ -13,6 +13,7 @@ from kernels.ops.table import Table
 from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedState, PageTable, pieces
 
 NO_ROWS = torch.empty(0, dtype=torch.int64)
+_HOST = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +61,21 @@ class Segment:
     images: ImageRows | None = None
 
 
+def rope_positions(batch: Sequence[Segment], axes: Tensor) -> Tensor:
+    """Positions [T, n] i64 for RoPE of the tokens of a batch, by the axis of each pair in `axes` [n].
+
+    Every axis has the position of a token unless the images of its segment say otherwise.
+    """
+    wide: list[Tensor] = []
+    for one in batch:
+        if one.images is not None and one.images.positions is not None:
+            wide.append(one.images.positions[:, axes])
+        else:
+            usual = torch.arange(one.position, one.position + len(one.tokens))
+            wide.append(usual[:, None].expand(-1, len(axes)))
+    return torch.cat(wide)
+
+
 class Pass:
     """One run over the body or the head, with the buffers written so far."""
 
@@ -72,14 +88,16 @@ class Pass:
         batch: Sequence[Segment],
         attending: Callable[[Any, Mapping[str, Tensor]], Tensor | None] | None = None,
         checkpoint: Callable[[], None] = lambda: None,
+        device: torch.device = _HOST,
     ) -> None:
         """`batch` is empty in a head, which has no embedding and no attention.
 
-        `attending` is what runs causal attention in place of several ops, see `kernels.ops.attend`.
+        `device` has the buffers; `attending` is what runs causal attention in place of several ops, see `kernels.ops.attend`.
         """
         self.ops, self.kv, self.batch = ops, kv, batch
         self.buffers = buffers
         self.attending, self.checkpoint = attending, checkpoint
+        self.device = device
         self._widths = widths
         self.rows = torch.tensor(
             [
@@ -89,6 +107,7 @@ class Pass:
         )  # [2, T]: token ids and positions
         self.tokens = self.rows[0]  # on the host
         self._rope: dict[tuple[int, ...], Tensor] = {}  # positions by axes
+        self._images: dict[int, tuple[Tensor, Tensor]] = {}  # rows of images, by segment
 
     def width(self, name: str) -> int:
         """Columns of a buffer."""
@@ -108,20 +127,28 @@ class Pass:
     def rope_positions(self, axes: Tensor | None, device: torch.device) -> Tensor:
         """Positions for RoPE on a device: [T], or with `axes` [n] those [T, n] of each pair.
 
-        Every axis has the position of a token unless the images of its segment say otherwise.
+        They are copied there once for all instructions with the same axes.
         """
         if axes is None:
             return self.rows_on(device)[1]
         key = tuple(axes.tolist())
         if key not in self._rope:
-            usual = self.rows[1].cpu().split([len(one.tokens) for one in self.batch])
-            given = [None if one.images is None else one.images.positions for one in self.batch]
-            wide = [
-                mine[:, None].expand(-1, len(key)) if other is None else other[:, axes.cpu()]
-                for mine, other in zip(usual, given, strict=True)
-            ]
-            self._rope[key] = torch.cat(wide).to(device)
+            self._rope[key] = rope_positions(self.batch, axes)
+        if self._rope[key].device != device:
+            self._rope[key] = self._rope[key].to(device)
         return self._rope[key]
+
+    def image_rows(self, segment: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
+        """The rows of images of a segment and their places in the batch, copied to a device once."""
+        images = self.batch[segment].images
+        if images is None or images.rows is None:
+            return None
+        found = self._images.get(segment)
+        if found is None or found[0].device != device:
+            first = sum(len(one.tokens) for one in self.batch[:segment])
+            found = images.rows.to(device), (images.at + first).to(device)
+            self._images[segment] = found
+        return found
 
     def heads(self, name: str, width: int) -> Tensor:
         """A buffer [T, H*C] as [T, H, C]."""

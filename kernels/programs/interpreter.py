@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from kernels.ops import Attending, Ops, Pass, Segment
 from kernels.programs.program import Program
+
+_HOST = torch.device("cpu")
 
 
 class Interpreter:
@@ -27,14 +30,16 @@ class Interpreter:
         ops: Ops,
         attending: Callable[[Sequence[Segment]], Attending] | None = None,
         reason: str = "",
+        device: torch.device = _HOST,
     ) -> None:
         """`attending` makes what a batch's causal attention runs on, in place of several ops.
 
-        `reason` is what a backend lacks to lower the program: "Attend with sinks".
+        `reason` is what a backend lacks to lower the program: "Attend with sinks". `device` has
+        the buffers.
         """
         self.program = program
         self.reason = reason
-        self._ops = ops
+        self._ops, self._device = ops, device
         self._attending = attending
 
     def hidden(
@@ -72,4 +77,5 @@ class Interpreter:
         checkpoint: Callable[[], None] = lambda: None,
     ) -> Pass:
         program = self.program
-        return Pass(self._ops, program.widths, program.kv, buffers, batch, attending, checkpoint)
+        sizes = program.widths, program.kv
+        return Pass(self._ops, *sizes, buffers, batch, attending, checkpoint, self._device)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kernels.backend import reference
 from kernels.gpu.heads import Heads
+from kernels.ops import Spans
 from kernels.states.kv_pages import PAGE_TOKENS, KVLayout, PagedKV, PageTable
 from kernels.states.layer_state import LayerShape
 from poisoned_pool import poisoned
@@ -31,6 +32,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "no rope": lambda one: replace(one, frequencies=one.frequencies[:0]),
     "no norm": lambda one: replace(one, query_norm=None, key_norm=None),
 }
+# Windows and caps of heads whose queries are a span.
+SPAN_CASES = [(Spans.WHOLE, 0, 0.0), (Spans.WHOLE, 40, 5.0), (Spans.WINDOWED, 40, 0.0)]
 # Those that not every backend has kernels for.
 RARE_CASES: dict[str, Callable[[Any], Any]] = {
     "norm after rope": lambda one: replace(
@@ -104,11 +107,20 @@ def rows_of(one: Heads, tokens: int, random: torch.Generator) -> tuple[Tensor, T
 
 
 def wanted(
-    one: Heads, made: PagedSequence, q: Tensor, k: Tensor | None, v: Tensor | None
+    one: Heads,
+    made: PagedSequence,
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    turns: Tensor | None = None,
+    spans: Spans = Spans.CAUSAL,
 ) -> Tensor:
-    """What the reference gives for a segment [T, H * C]; it appends the segment's rows to `made`."""
+    """What the reference gives for a segment [T, H * C]; it appends the segment's rows to `made`.
+
+    `turns` i64 [T, pairs] are positions of RoPE; by `spans` the segment may be a span.
+    """
     tokens = len(q)
-    positions = torch.arange(made.length, made.length + tokens)
+    positions = torch.arange(made.length, made.length + tokens) if turns is None else turns
 
     def turned(x: Tensor, norm: Tensor | None) -> Tensor:
         x = x.view(tokens, -1, one.width)
@@ -124,7 +136,7 @@ def wanted(
     query = turned(q, one.query_norm)
     options = one.scale, one.window, one.cap, one.sinks
     if not one.chunk:
-        return reference.attention(query, made.kv, made.length, *options)
+        return reference.attention(query, made.kv, made.length, *options, spans)
     outs: list[Tensor] = []
     for at in range(tokens):  # each token with the pages of its chunk
         start = (made.length + at) // one.chunk * one.chunk
@@ -135,8 +147,19 @@ def wanted(
 
 
 def wanted_step(
-    one: Heads, made: Sequence[PagedSequence], q: Tensor, k: Tensor, v: Tensor
+    one: Heads,
+    made: Sequence[PagedSequence],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    turns: Tensor | None = None,
 ) -> Tensor:
     """What the reference gives for one token of each sequence [B, H * C]."""
-    operands = zip(made, q.split(1), k.split(1), v.split(1), strict=True)
+    places = [None] * len(made) if turns is None else turns.split(1)
+    operands = zip(made, q.split(1), k.split(1), v.split(1), places, strict=True)
     return torch.cat([wanted(one, *each) for each in operands])
+
+
+def turns_of(one: Heads, tokens: int, random: torch.Generator) -> Tensor:
+    """Positions of RoPE i64 [T, pairs], of each pair its own."""
+    return torch.randint(900, (tokens, len(one.frequencies)), generator=random)

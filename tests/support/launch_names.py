@@ -12,14 +12,15 @@ from kernels.cuda import launch
 MODULES = ("launch", "attention", "experts", "adapters", "sampling", "heads", "states")
 
 
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the kernels that are launched from now on."""
+def launches(monkeypatch: pytest.MonkeyPatch, *, run: bool = True) -> list[str]:
+    """Names of the kernels that are launched from now on; without `run` they only are noted."""
     launched: list[str] = []
-    run = launch.run
+    launch_kernel = launch.run
 
     def count(kernel: Any, *operands: object, **constants: object) -> None:
         launched.append(kernel.fn.__name__)
-        run(kernel, *operands, **constants)
+        if run:
+            launch_kernel(kernel, *operands, **constants)
 
     for module in MODULES:
         monkeypatch.setattr(f"kernels.cuda.{module}.run", count)

@@ -20,21 +20,26 @@ from kernels.cuda.jit.pages import (
     value_tile,
 )
 from kernels.cuda.jit.products import X_WORDS, store_quantized
+from kernels.ops import Spans
 
 _X: tl.constexpr = tl.constexpr(X_WORDS)
 # f32 on tensor cores as three products of its parts: as exact as f32, with fewer registers.
 EXACT: tl.constexpr = tl.constexpr("tf32x3")
+WHOLE: tl.constexpr = tl.constexpr(int(Spans.WHOLE))
+WINDOWED: tl.constexpr = tl.constexpr(int(Spans.WINDOWED))
 
 
 @triton.jit
 def _attended(
-    q, table, kv_head, first, end, position, scale, cap, window, chunk,
+    q, table, kv_head, first, end, position, start_of_span, last, scale, cap, window, chunk,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     R: tl.constexpr, BS: tl.constexpr, TYPE: tl.constexpr, C: tl.constexpr, CP: tl.constexpr,
+    SPANS: tl.constexpr,
 ):  # fmt: skip
     """Softmax attention of rows q [R, CP] f32 at `position` [R] to the blocks first .. end of keys.
 
-    → unscaled sums [R, CP], their maximum [R] and denominator [R].
+    SPANS is a number of `Spans`; the positions of the rows' span are start_of_span .. last. No row
+    sees a key behind `last`. → unscaled sums [R, CP], their maximum [R] and denominator [R].
     """
     most = tl.full([R], float("-inf"), tl.float32)
     total = tl.zeros([R], tl.float32)
@@ -59,6 +64,10 @@ def _attended(
             seen = seen & (key[None, :] > position[:, None] - window)
         if chunk > 0:
             seen = seen & (key[None, :] >= (position // chunk * chunk)[:, None])
+        if SPANS == WHOLE:
+            seen = seen | ((key >= start_of_span) & (key <= last))[None, :]
+        if SPANS == WINDOWED:
+            seen = seen | ((key[None, :] >= position[:, None]) & (key <= last)[None, :])
         scores = tl.where(seen, scores, float("-inf"))
         new = tl.maximum(most, tl.max(scores, 1))
         base = tl.where(new == float("-inf"), 0.0, new)  # a row that has seen no key yet
@@ -67,7 +76,7 @@ def _attended(
         total = total * kept + tl.sum(shares, 1)
         values = value_tile(page, kv_head, p, VALUES, VALUE_SCALES, TYPE, C, CP)
         # Rows of a page that no token was written to may hold anything, NaN too.
-        values = tl.where((key <= tl.max(position, 0))[:, None], values, 0.0)
+        values = tl.where((key <= last)[:, None], values, 0.0)
         sums = sums * kept[:, None]
         if TYPE == 0:
             sums = tl.dot(shares, values, sums, input_precision=EXACT)
@@ -88,23 +97,25 @@ def _with_sinks(sums, most, total, sinks, head):
 
 @triton.jit
 def attend_step(
-    q, k, v, out, xq, positions, tables, width, partial, counters,
+    q, k, v, out, xq, positions, turns, tables, width, partial, counters,
     query_norm, key_norm, epsilon, frequencies, rope_scale, sinks,
     scale, cap, window, chunk, KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, G: tl.constexpr,
     R: tl.constexpr, BS: tl.constexpr, SPLITS: tl.constexpr, PAIRS: tl.constexpr,
     INTERLEAVED: tl.constexpr, NORM: tl.constexpr, WRITE: tl.constexpr, TYPE: tl.constexpr,
-    UNITS: tl.constexpr, QUANTIZE: tl.constexpr, SINKS: tl.constexpr,
+    UNITS: tl.constexpr, QUANTIZE: tl.constexpr, SINKS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """Attention of one token of each sequence, from q, k and v as products left them.
 
     Norm and RoPE of q and k, k and v to their page, softmax over the pages, and the result as
     floats to `out` [B, H * C] or quantized to `xq`. Grid: sequences, K, SPLITS. `positions` i64 [B],
-    `tables` i64 [B, width] page addresses, `partial` f32 [B, K, SPLITS, R, CP + 2], `counters`
-    i32 [B, K] of zeros, which are zero again afterwards. R is at least G and 16.
+    with TURNS those of RoPE `turns` i64 [B, PAIRS], `tables` i64 [B, width] page addresses,
+    `partial` f32 [B, K, SPLITS, R, CP + 2], `counters` i32 [B, K] of zeros, which are zero again
+    afterwards. R is at least G and 16.
     """
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     position = tl.load(positions + b)
+    turned = turns + b * PAIRS
     table = tables + b.to(tl.int64) * width
     blocks = (position // BS + 1).to(tl.int32)
     start = 0
@@ -122,8 +133,8 @@ def attend_step(
             at = (position % 256).to(tl.int32)
             row = (b * K + head) * C + tl.arange(0, 1)[:, None]
             key = rotated(
-                k + row, c, position, key_norm, epsilon, frequencies, rope_scale,
-                C, PAIRS, INTERLEAVED, NORM,
+                k + row, c, position, turned, key_norm, epsilon, frequencies, rope_scale,
+                C, PAIRS, INTERLEAVED, NORM, TURNS,
             )  # fmt: skip
             value = tl.load(v + row + c, mask=c < C, other=0.0)
             store_key(key, c, page, head, at, KEYS, KEY_SCALES, TYPE, C, CP)
@@ -132,15 +143,15 @@ def attend_step(
     g = tl.arange(0, R)
     rows = q + ((b * H + head * G + tl.minimum(g, G - 1)) * C)[:, None]
     query = rotated(
-        rows, c, position, query_norm, epsilon, frequencies, rope_scale,
-        C, PAIRS, INTERLEAVED, NORM,
+        rows, c, position, turned, query_norm, epsilon, frequencies, rope_scale,
+        C, PAIRS, INTERLEAVED, NORM, TURNS,
     )  # fmt: skip
     if TYPE == 2:
         query = transformed(query, R, C, CP)
     at_position = tl.full([R], 0, tl.int64) + position
     sums, most, total = _attended(
-        query, table, head, first, end, at_position, scale, cap, window, chunk,
-        KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP,
+        query, table, head, first, end, at_position, 0, position, scale, cap, window, chunk,
+        KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP, 0,
     )  # fmt: skip
     last = True
     if SPLITS > 1:
@@ -188,24 +199,27 @@ def attend_step(
 
 @triton.jit(do_not_specialize=["start"])
 def append_rows(
-    q, k, v, table, start, query_norm, key_norm, epsilon, frequencies, rope_scale,
+    q, k, v, turns, table, start, query_norm, key_norm, epsilon, frequencies, rope_scale,
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, PAIRS: tl.constexpr,
     INTERLEAVED: tl.constexpr, NORM: tl.constexpr, WRITE: tl.constexpr, TYPE: tl.constexpr,
+    TURNS: tl.constexpr,
 ):  # fmt: skip
     """Norm and RoPE of the queries of a segment, in place; its keys and values to their pages.
 
-    Grid: tokens, H + K heads. `start` is the position of the first token.
+    Grid: tokens, H + K heads. `start` is the position of the first token; with TURNS `turns`
+    i64 [tokens, PAIRS] are those of RoPE.
     """
     t, head = tl.program_id(0), tl.program_id(1)
     position = start + t
+    turned = turns + t.to(tl.int64) * PAIRS
     c = tl.arange(0, CP)[None, :]
     one = tl.arange(0, 1)[:, None]
     if head < H:
         queries = q + (t.to(tl.int64) * H + head) * C + one
         y = rotated(
-            queries, c, position, query_norm, epsilon, frequencies, rope_scale,
-            C, PAIRS, INTERLEAVED, NORM,
+            queries, c, position, turned, query_norm, epsilon, frequencies, rope_scale,
+            C, PAIRS, INTERLEAVED, NORM, TURNS,
         )  # fmt: skip
         tl.debug_barrier()  # a channel is read by the thread of its partner too
         tl.store(queries + c, y, mask=c < C)
@@ -215,8 +229,8 @@ def append_rows(
         at = position % 256
         at_head = (t.to(tl.int64) * K + number) * C + one
         key = rotated(
-            k + at_head, c, position, key_norm, epsilon, frequencies, rope_scale,
-            C, PAIRS, INTERLEAVED, NORM,
+            k + at_head, c, position, turned, key_norm, epsilon, frequencies, rope_scale,
+            C, PAIRS, INTERLEAVED, NORM, TURNS,
         )  # fmt: skip
         value = tl.load(v + at_head + c, mask=c < C, other=0.0)
         store_key(key, c, page, number, at, KEYS, KEY_SCALES, TYPE, C, CP)
@@ -229,10 +243,12 @@ def attend_rows(
     KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, G: tl.constexpr,
     R: tl.constexpr, BS: tl.constexpr, TYPE: tl.constexpr, SINKS: tl.constexpr,
+    SPANS: tl.constexpr,
 ):  # fmt: skip
     """Attention of a segment's tokens, whose keys are in their pages → out [tokens, H * C] f32.
 
-    Grid: blocks of R rows, K heads; row r is head r % G of token r // G.
+    Grid: blocks of R rows, K heads; row r is head r % G of token r // G. With SPANS, a number of
+    `Spans`, the tokens are a span.
     """
     head = tl.program_id(1)
     row = tl.program_id(0) * R + tl.arange(0, R)
@@ -250,10 +266,15 @@ def attend_rows(
         first = tl.maximum(tl.min(position, 0) - window + 1, 0) // BS
     if chunk > 0:
         first = tl.maximum(first, tl.min(position, 0) // chunk * chunk // BS)
-    end = tl.max(position, 0) // BS + 1
+    last = tl.max(position, 0)
+    if SPANS != 0:
+        last = start + tokens - 1
+    if SPANS == WHOLE:
+        first = tl.minimum(first, start // BS)
+    end = last // BS + 1
     sums, most, total = _attended(
-        query, table, head, first, end, position, scale, cap, window, chunk,
-        KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP,
+        query, table, head, first, end, position, start, last, scale, cap, window, chunk,
+        KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP, SPANS,
     )  # fmt: skip
     if SINKS:
         sums, total = _with_sinks(sums, most, total, sinks, head * G + row % G)

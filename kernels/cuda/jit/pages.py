@@ -87,12 +87,14 @@ def value_tile(
 
 @triton.jit
 def rotated(
-    x, c, position, norm, epsilon, frequencies, rope_scale,
+    x, c, position, turns, norm, epsilon, frequencies, rope_scale,
     C: tl.constexpr, PAIRS: tl.constexpr, INTERLEAVED: tl.constexpr, NORM: tl.constexpr,
+    TURNS: tl.constexpr,
 ):  # fmt: skip
     """Norm and RoPE of heads: x [R, 1] their addresses, c [1, CP] channels → [R, CP] f32.
 
-    NORM: 0 none, 1 before RoPE, 2 after it.
+    NORM: 0 none, 1 before RoPE, 2 after it. RoPE turns each pair by `position` or, with TURNS, by
+    the pair's own of the positions `turns` i64 [PAIRS].
     """
     ok = tl.broadcast_to(c < C, (x + c).shape)
     y = tl.load(x + c, mask=ok, other=0.0)
@@ -112,7 +114,8 @@ def rotated(
         other = tl.load(x + partner, mask=ok, other=0.0)
         if NORM == 1:
             other = other * factor * tl.load(norm + partner, mask=c < C, other=0.0)
-        angle = position.to(tl.float32) * tl.load(frequencies + pair)
+        turn = tl.load(turns + pair).to(tl.float32) if TURNS else position.to(tl.float32)
+        angle = turn * tl.load(frequencies + pair)
         cos, sin = tl.cos(angle) * rope_scale, tl.sin(angle) * rope_scale
         y = tl.where(turned, y * cos + sign * other * sin, y)
     if NORM == 2:

@@ -13,7 +13,9 @@ struct Attended { float most[R], total[R], sums[R][BLOCKS]; };
 struct Limits {
     float scale, cap;
     uint window;              // 0: unlimited
-    uint positions[R], last;  // the highest of them
+    uint positions[R];
+    uint span;  // where the span of the queries begins, if they are in one
+    uint last;  // the highest position that any of them sees
 };
 
 inline void start(thread Attended &rows) {
@@ -96,7 +98,8 @@ inline void add_values(thread Attended &rows, thread const float *shares, device
 #endif
 }
 
-// Attend to the tile of keys from position `first` on.
+// Attend to the tile of keys from position `first` on. KIND of a span: as `Spans` of the ops.
+template <int KIND>
 inline void attend_tile(thread Attended &rows, threadgroup const float *queries,
                         device const uchar *page, Layer layer, uint head, uint first,
                         thread const Limits &limits, uint lane) {
@@ -108,6 +111,10 @@ inline void attend_tile(thread Attended &rows, threadgroup const float *queries,
         if (limits.cap > 0.0f) score = limits.cap * hyperbolic_tangent(score / limits.cap);
         bool seen = key <= limits.positions[r];
         if (limits.window) seen = seen && key + limits.window > limits.positions[r];
+        if (KIND) {
+            uint begin = KIND == 1 ? limits.span : limits.positions[r];
+            seen = seen || (key >= begin && key <= limits.last);
+        }
         score = seen ? score : -INFINITY;
         float most = max(rows.most[r], simd_max(score));
         float base = most == -INFINITY ? 0.0f : most;  // no key was seen yet

@@ -15,8 +15,8 @@
 // 2].
 kernel void attend_step(
     device const float *q, device const float *k, device const float *v, device float *out,
-    device float *partial, device const long *positions, device const long *tables,
-    device const float *query_norm, device const float *key_norm, device const float *frequencies,
+    device float *partial, device const long *positions, device const long *turns,
+    device const long *tables, device const float *query_norm, device const float *key_norm, device const float *frequencies,
     device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3, device uchar *a4,
     device uchar *a5, device uchar *a6, device uchar *a7, device uchar *a8, device uchar *a9,
     device uchar *a10, device uchar *a11, device uchar *a12, device uchar *a13, device uchar *a14,
@@ -34,7 +34,7 @@ kernel void attend_step(
     uint kv_heads = groups.y / ROW_BLOCKS, splits = groups.x;
     uint position = uint(positions[sequence]);
     device const long *table = tables + sequence * width;
-    Rotation how = {frequencies, f[0], f[1], float(position)};
+    Rotation how = {frequencies, f[0], f[1], float(position), turns + sequence * PAIRS};
     float span_scale = f[4];
 
     uint first = window && position >= window ? (position - window + 1) / TILE : 0,
@@ -67,7 +67,7 @@ kernel void attend_step(
     start(rows);
     for (uint tile = from + simdgroup; tile < to; tile += SIMDGROUPS) {
         device const uchar *page = page_at(chunks, table, tile * TILE / PAGE);
-        attend_tile(rows, queries, page, layer, head, tile * TILE, limits, lane);
+        attend_tile<0>(rows, queries, page, layer, head, tile * TILE, limits, lane);
     }
     join(rows, sums, parts, simdgroup, lane);
     for (uint r = simdgroup; r < R && first_row + r < G; r += SIMDGROUPS) {
@@ -104,7 +104,7 @@ kernel void combine(device const float *partial, device float *out, constant lon
 //
 // A SIMD group for each head of queries and then of keys, of each token from `start` on.
 kernel void append_rows(device float *q, device const float *k, device const float *v,
-                        device const long *table, device const float *query_norm,
+                        device const long *turns, device const long *table, device const float *query_norm,
                         device const float *key_norm, device const float *frequencies,
                         device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
                         device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
@@ -117,7 +117,7 @@ kernel void append_rows(device float *q, device const float *k, device const flo
     Chunks chunks = {{a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15}};
     Layer layer = layer_of(p);
     uint heads = uint(p[5]), kv_heads = heads / G, token = group.y, position = uint(p[4]) + token;
-    Rotation how = {frequencies, f[0], f[1], float(position)};
+    Rotation how = {frequencies, f[0], f[1], float(position), turns + ulong(token) * PAIRS};
     if (group.x < heads) {
         device float *x = q + (ulong(token) * heads + group.x) * C;
         rotate(x, query_norm, how, row, lane);
@@ -160,7 +160,8 @@ kernel void attend_rows(device const float *q, device float *out, device const l
     limits.cap = f[3];
     limits.window = window;
     EACH (r, R) limits.positions[r] = start_position + min(first_row + r, rows_of_head - 1) / G;
-    limits.last = limits.positions[R - 1];
+    limits.span = start_position;
+    limits.last = SPANS ? start_position + uint(p[6]) - 1 : limits.positions[R - 1];
     for (uint r = simdgroup; r < R; r += SIMDGROUPS) {
         uint row = min(first_row + r, rows_of_head - 1);
         ulong at = (ulong(row / G) * kv_heads + head) * G + row % G;
@@ -170,11 +171,12 @@ kernel void attend_rows(device const float *q, device float *out, device const l
     threadgroup_barrier(mem_flags::mem_threadgroup);
     uint position = limits.positions[0];
     uint first = window && position >= window ? (position - window + 1) / TILE : 0;
+    if (SPANS == 1) first = min(first, start_position / TILE);
     Attended rows;
     start(rows);
     for (uint tile = first + simdgroup; tile <= limits.last / TILE; tile += SIMDGROUPS) {
         device const uchar *page = page_at(chunks, table, tile * TILE / PAGE);
-        attend_tile(rows, queries, page, layer, head, tile * TILE, limits, lane);
+        attend_tile<SPANS>(rows, queries, page, layer, head, tile * TILE, limits, lane);
     }
     join(rows, sums, parts, simdgroup, lane);
     for (uint r = simdgroup; r < R && first_row + r < rows_of_head; r += SIMDGROUPS) {

@@ -4,7 +4,7 @@
 // Pages lie in at most CHUNKS buffers. An entry of a page table is the number of a buffer, from bit
 // 48 on, and where the page starts in it. Macros: TYPE of the cache, 0 float, 1 half, 2 char with
 // scales; C channels of a head; PAIRS of channels that RoPE rotates, INTERLEAVED or not; NORM:
-// heads are normed before; SPAN channels of a Hadamard transform, in ROUNDS.
+// heads are normed before; TURNS: each pair has a position of its own; SPAN channels of a Hadamard transform, in ROUNDS.
 
 #define CHUNKS 16  // as in arena.py
 #define PAGE 256   // positions
@@ -69,6 +69,7 @@ inline uint scale_place(uint head, uint at, uint block) {
 struct Rotation {
     device const float *frequencies;  // [PAIRS]
     float epsilon, rope_scale, position;
+    device const long *turns;  // [PAIRS], with TURNS: positions of the pairs
 };
 
 // y = norm and RoPE of a head x; zeros from C on.
@@ -88,7 +89,8 @@ inline void rotate(device const float *x, device const float *norm, Rotation how
             uint pair = INTERLEAVED ? c / 2 : c < PAIRS ? c : c - PAIRS;
             bool first = INTERLEAVED ? c % 2 == 0 : c < PAIRS;
             float other = NORM ? x[partner] * factor * norm[partner] : x[partner];
-            float angle = how.position * how.frequencies[pair];
+            float turn = TURNS ? float(how.turns[pair]) : how.position;
+            float angle = turn * how.frequencies[pair];
             float cosine = precise::cos(angle) * how.rope_scale,
                   sine = precise::sin(angle) * how.rope_scale;
             value = first ? value * cosine - other * sine : value * cosine + other * sine;

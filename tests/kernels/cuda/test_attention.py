@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -12,12 +13,14 @@ from torch import Tensor
 from gpu_attention import (
     CASES,
     RARE_CASES,
+    SPAN_CASES,
     PagedSequence,
     copied,
     every_type,
     heads,
     rows_of,
     sequence,
+    turns_of,
     wanted,
     wanted_step,
 )
@@ -26,6 +29,7 @@ from kernels import cuda
 from kernels.backend import reference
 from kernels.cuda import attention, launch
 from kernels.cuda.attention import CudaHeads
+from kernels.ops import Spans
 from kernels.states.kv_pages import KVLayout, LayerShape, PagedKV, PageTable
 
 pytestmark = pytest.mark.sweep
@@ -48,13 +52,13 @@ def check_rows(found: PagedSequence, right: PagedSequence, count: int) -> None:
 
 
 def step(one: CudaHeads, made: list[PagedSequence], q: Tensor, k: Tensor | None, v: Tensor | None, splits: int,
-         then: launch.Quantized | None = None) -> Tensor:  # fmt: skip
+         then: launch.Quantized | None = None, turns: Tensor | None = None) -> Tensor:  # fmt: skip
     positions = torch.tensor([each.length for each in made])
     tables = attention.addresses([each.kv.table for each in made], 4)
     scratch = attention.scratch_for(one, len(made), splits, q.device)
     scratch.partial.fill_(math.nan)
     out = torch.full((len(made), one.heads * one.width), math.nan)
-    attention.attend_step(one, q, k, v, positions, tables, scratch, out, then)
+    attention.attend_step(one, q, k, v, positions, tables, scratch, out, then, turns)
     assert not scratch.counters.any()
     return out
 
@@ -127,6 +131,38 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     attention.attend_rows(one, query, table, made.length, out)
     check_close(out, right, MOST_ERROR[dtype])
     check_rows(made, other, 20)
+
+
+@pytest.mark.parametrize("case", ["plain", "interleaved"])
+def test_each_pair_of_a_step_turns_by_its_own_position(case: str, random: torch.Generator) -> None:
+    one = CASES[case](heads(CudaHeads, FLOATS, random))
+    made = [sequence(one, length, length + 1, random) for length in (0, 300)]
+    others = [copied(each) for each in made]
+    (q, k, v), turns = rows_of(one, 2, random), turns_of(one, 2, random)
+    right = wanted_step(one, others, q, k, v, turns)
+    found = step(one, made, q.clone(), k.clone(), v.clone(), splits=2, turns=turns)
+    check_close(found, right, MOST_ERROR[FLOATS])
+    for each, other in zip(made, others, strict=True):
+        check_rows(each, other, 1)
+
+
+@every_type
+@pytest.mark.parametrize(("spans", "window", "cap"), SPAN_CASES)
+def test_a_span_is_the_references(
+    spans: Spans, window: int, cap: float, dtype: torch.dtype, random: torch.Generator
+) -> None:
+    """Over the end of a page, with positions of RoPE; what lies behind it is NaN."""
+    one = replace(heads(CudaHeads, dtype, random), window=window, cap=cap)
+    made = sequence(one, 230, 300, random)
+    other = copied(made)
+    (q, k, v), turns = rows_of(one, 50, random), turns_of(one, 50, random)
+    right = wanted(one, other, q, k, v, turns, spans)
+    table = attention.addresses([made.kv.table], 4)[0]
+    query, out = q.clone(), torch.full_like(q, math.nan)
+    attention.append_rows(one, query, k.clone(), v.clone(), table, made.length, turns)
+    attention.attend_rows(one, query, table, made.length, out, spans)
+    check_close(out, right, MOST_ERROR[dtype])
+    check_rows(made, other, 50)
 
 
 @pytest.mark.parametrize("sinks", [False, True])

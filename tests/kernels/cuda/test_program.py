@@ -16,6 +16,7 @@ import gpu_decoding
 import tiny
 import tiny_lora
 from answers import Request
+from cuda_device import FakeDevice
 from engine.adapters.stack import NO_ADAPTERS, Stack, load_adapter
 from engine.cli.quantize import quantize
 from engine.loading.loader import LoadedModel, load
@@ -37,29 +38,6 @@ pytestmark = [pytest.mark.sweep, pytest.mark.usefixtures("few_programs")]
 
 MOST_ERROR = 5e-4
 BACKEND = cuda.backend_on(torch.device("cpu"))
-
-
-class FakeDevice:
-    """Captures launches as a CUDA graph does: they are noted, and a replay runs them again."""
-
-    def __init__(self) -> None:
-        self.captured = 0
-        self.replayed = 0
-        self.refuses = False
-        self.fails = False
-
-    def __call__(self, launches: Callable[[], None]) -> Replay:
-        if self.refuses:
-            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
-        self.captured += 1
-
-        def replay() -> None:
-            if self.fails:
-                raise RuntimeError("CUDA error: an illegal memory access was encountered")
-            self.replayed += 1
-            launches()
-
-        return replay
 
 
 class Decoding(gpu_decoding.Decoding):

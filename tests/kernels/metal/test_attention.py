@@ -11,18 +11,21 @@ from torch import Tensor
 
 from gpu_attention import (
     CASES,
+    SPAN_CASES,
     PagedSequence,
     copied,
     every_type,
     heads,
     rows_of,
     sequence,
+    turns_of,
     wanted,
     wanted_step,
 )
 from gpu_results import check_close
 from kernels.metal import arena, attention
 from kernels.metal.attention import MetalHeads
+from kernels.ops import Spans
 from kernels.states.quantized_kv import QuantizedKV
 
 # Normalized mean square error by type of the cache.
@@ -50,7 +53,12 @@ def check_rows(found: PagedSequence, right: PagedSequence, count: int) -> None:
 
 
 def step(
-    one: MetalHeads, made: list[PagedSequence], q: Tensor, k: Tensor | None, v: Tensor | None
+    one: MetalHeads,
+    made: list[PagedSequence],
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    turns: Tensor | None = None,
 ) -> Tensor:
     positions = torch.tensor([each.length for each in made])
     found = arena.places([each.kv.table for each in made], 4)
@@ -58,18 +66,27 @@ def step(
     parts = attention.new_partial(one, len(made), q.device).fill_(math.nan)
     out = torch.full((len(made), one.heads * one.width), math.nan)
     tables = torch.tensor(found.entries)
-    launch = attention.step_launch(one, q, k, v, positions, tables, parts, out)
+    launch = attention.step_launch(one, q, k, v, positions, tables, parts, out, turns)
     launch(found.chunks, int(positions.max()) + 1)
     return out
 
 
-def prompt(one: MetalHeads, made: PagedSequence, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def prompt(
+    one: MetalHeads,
+    made: PagedSequence,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    turns: Tensor | None = None,
+    spans: Spans = Spans.CAUSAL,
+) -> Tensor:
     found = arena.places([made.kv.table], 4)
     assert found is not None
     table = torch.tensor(found.entries[0])
     query, out = q.clone(), torch.full_like(q, math.nan)
-    attention.append_rows(one, query, k.clone(), v.clone(), table, found.chunks, made.length)
-    attention.attend_rows(one, query, table, found.chunks, made.length, out)
+    places = table, found.chunks, made.length
+    attention.append_rows(one, query, k.clone(), v.clone(), *places, turns)
+    attention.attend_rows(one, query, *places, out, spans)
     return out
 
 
@@ -166,6 +183,34 @@ def test_a_prompt_is_the_references(case: str, dtype: torch.dtype, random: torch
     out = prompt(one, made, q, k, v)
     check_close(out, right, MOST_ERROR[dtype])
     check_rows(made, other, 20)
+
+
+def test_each_pair_of_a_step_turns_by_its_own_position(random: torch.Generator) -> None:
+    one = heads(MetalHeads, torch.float32, random)
+    made = [sequence(one, length, length + 1, random) for length in (0, 300)]
+    others = [copied(each) for each in made]
+    (q, k, v), turns = rows_of(one, 2, random), turns_of(one, 2, random)
+    right = wanted_step(one, others, q, k, v, turns)
+    found = step(one, made, q.clone(), k.clone(), v.clone(), turns)
+    check_close(found, right, MOST_ERROR[torch.float32])
+    for each, other in zip(made, others, strict=True):
+        check_rows(each, other, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, *(pytest.param(one, marks=pytest.mark.slow)
+                                                    for one in (torch.float32, torch.int8))])  # fmt: skip
+@pytest.mark.parametrize(("spans", "window", "cap"), SPAN_CASES)
+def test_a_span_is_the_references(
+    spans: Spans, window: int, cap: float, dtype: torch.dtype, random: torch.Generator
+) -> None:
+    """Over the end of a page, with positions of RoPE; what lies behind it is NaN."""
+    one = replace(heads(MetalHeads, dtype, random), window=window, cap=cap)
+    made = sequence(one, 230, 300, random)
+    other = copied(made)
+    (q, k, v), turns = rows_of(one, 50, random), turns_of(one, 50, random)
+    right = wanted(one, other, q, k, v, turns, spans)
+    check_close(prompt(one, made, q, k, v, turns, spans), right, MOST_ERROR[dtype])
+    check_rows(made, other, 50)
 
 
 @every_type
