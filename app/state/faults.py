@@ -231,9 +231,6 @@ def picture_words(fault: Fault, file: str) -> tuple[str, str] | None:
         case FaultKind.NO_SIGHT, BlindReason.MEMORY.value:
             text = tr("There is not enough memory for {model} to read images.", model=file)
             return text, tr("Close other programs and load it again, or choose a smaller model.")
-        case FaultKind.NO_SIGHT, BlindReason.DEVICE.value:
-            text = tr("{model} cannot read images on the GPU yet.", model=file)
-            return text, tr("Choose the processor for it, under “Runs on” in its settings.")
         case FaultKind.NO_SIGHT, BlindReason.ENCODER.value:
             text = tr("The picture file (mmproj) beside {model} does not fit it.", model=file)
             return text, tr("Replace it by the one that is published with the model.")

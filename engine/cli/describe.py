@@ -86,7 +86,6 @@ def describe(
             **_vocabulary_and_template(file, tokenizer),
             "pictures": encoder_in_words(
                 encoder,
-                placement,
                 lambda: vocabulary.find(file, tokenizer).tokenizer(),
                 has_room=memory.encoder_bytes > 0,
             ),

@@ -43,6 +43,7 @@ from engine.models.config import Config
 from engine.models.weights import FILE_TABLES, Storages, backend_of
 from engine.state.pages import STATE_PAGES, storage_dtype
 from engine.vision.encoder_memory import EncoderSizes
+from engine.vision.registry import ROWS_BYTES
 from kernels import backends
 from kernels.backend.backend import DECODING_BYTES, Backend
 from kernels.backend.placement import Placement
@@ -81,13 +82,6 @@ def place(layers: int, backend: str = "", parts: Sequence[tuple[str, int]] = ())
             "left out.",
         )
     return Placement.split([(one, count) for (one, _), count in zip(chosen, counts, strict=True)])
-
-
-def reads_pictures(placement: Placement) -> bool:
-    """Whether rows of pictures can be read: by the processor alone, whose first layer's backend also
-    runs the encoder.
-    """
-    return all(device_of(one) == HOST for one in placement.backends)
 
 
 def is_divisible(file: GGUFFile, config: Config) -> bool:
@@ -409,16 +403,18 @@ def _needs(
         fixed = DECODING_BYTES if backend.name in decoding else 0
         page = layout.kv_bytes_per_page
         scratch[device].append(_scratch(model, backend, cache, tokens, ops, recorded, page, fixed))
-    pictures = 0
-    if encoder is not None and reads_pictures(placement):
-        pictures = encoder.total_bytes(placement.layers[0])
+    pictures: defaultdict[str, int] = defaultdict(int)
+    if encoder is not None:
+        first = placement.layers[0]  # which the encoder is beside; its rows are kept by the host
+        pictures[device_of(first)] += encoder.device_bytes(first)
+        pictures[HOST] += ROWS_BYTES
     needs = {
         device: Needs(
             sizes[device],
             -(-pages[device] // PAGE_TOKENS),
             _sum(scratch[device]),
             states[device],
-            pictures if device == HOST else 0,
+            pictures[device],
         )
         for device in {HOST: 0, **free}
     }

@@ -13,7 +13,6 @@ from engine.frontend.image_prompt import Pictures
 from engine.frontend.tokenizer.tokenizer import Tokenizer
 from engine.gguf.reader import GGUFFile
 from engine.loading.identity import Stamp, stamps
-from engine.loading.placement import reads_pictures
 from engine.messages import Blindness, BlindReason
 from engine.models.config import Config
 from engine.models.layers import Decoder
@@ -21,8 +20,8 @@ from engine.vision.encoder_memory import EncoderSizes, encoder_beside, read_enco
 from engine.vision.pairing import EncoderFile, build_sight, check_encoder, unused_encoder
 from engine.vision.picture_reader import PictureReader
 from engine.vision.sight import Sight
-from kernels.backend.backend import HOST
-from kernels.backend.placement import Placement
+
+_NO_ROOM = Blindness(BlindReason.MEMORY, "there is no room for its picture encoder in the memory.")
 
 log = logging.getLogger(__name__)
 
@@ -74,14 +73,13 @@ def find_eyes(
             raise
         log.info("%s is not used: %s", encoder.path.name, error)
         return Eyes(blind=Blindness(BlindReason.ENCODER, _continued(error)))
-    if blind := _blind(decoder.placement, has_room=has_room):
-        return Eyes(blind=blind)
+    if not has_room:
+        return Eyes(blind=_NO_ROOM)
     return Eyes(sight, opened, files)
 
 
 def encoder_in_words(
     encoder: EncoderSizes | None,
-    placement: Placement,
     tokenizer: Callable[[], Tokenizer],
     *,
     has_room: bool,
@@ -93,8 +91,7 @@ def encoder_in_words(
         image_marks(encoder.config.projector).refuse_vocabulary(tokenizer())
     except EngineError as error:
         return f"no: {_continued(error)}"
-    blind = _blind(placement, has_room=has_room)
-    return f"no: {blind.sentence}" if blind else f"with {encoder.path.name}"
+    return f"with {encoder.path.name}" if has_room else f"no: {_NO_ROOM.sentence}"
 
 
 def pictures_of(sight: Sight | None, encoder: EncoderFile | None) -> Pictures | None:
@@ -124,18 +121,6 @@ def _unused(file: GGUFFile, decoder: Decoder) -> Blindness | None:
     log.info("The picture encoder beside %s is not used: %s", file.paths[0].name, error)
     reason = BlindReason.DAMAGED if is_damaged else BlindReason.ENCODER
     return Blindness(reason, _continued(error))
-
-
-def _blind(placement: Placement, *, has_room: bool) -> Blindness | None:
-    """Why pictures cannot be read where a model is placed; None: they can."""
-    if not reads_pictures(placement):
-        name = next(one.words for one in placement.backends if one.device != HOST)
-        sentence = f"it runs on {name}, and only the processor reads pictures."
-        return Blindness(BlindReason.DEVICE, sentence)
-    if has_room:
-        return None
-    sentence = "there is no room for its picture encoder in the memory."
-    return Blindness(BlindReason.MEMORY, sentence)
 
 
 def _continued(error: EngineError) -> str:

@@ -164,7 +164,6 @@ class BlindReason(Enum):
 
     ENCODER = "encoder"  # it does not fit the model
     DAMAGED = "damaged"  # its file cannot be read
-    DEVICE = "device"  # the model runs where pictures are not read
     MEMORY = "memory"  # it has no room
 
 

@@ -38,8 +38,8 @@ class Stage:
 class Wiring:
     """A picture encoder as programs: a vision tower over patches, perhaps more, and a projector.
 
-    Before the projector `merged` makes its input of the last result. The other functions prepare
-    the patches and complete the projector's rows.
+    Before the projector `merged` makes its input of the last result, on the device of both. The
+    other functions prepare the patches and complete the projector's rows, on the host.
     """
 
     config: VisionConfig
@@ -70,6 +70,7 @@ class Encoder:
     def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """A picture [height, width, 3] f32, normalised → rows [n, W] f32 for the text model.
 
+        Pixels and rows are on the host, where the rows stay if a device fails.
         W is its width, or several times that if deeper layers of it add more rows. `checkpoint` is
         called between layers and may raise to cancel. Raises ValueError for pixels that are not
         whole squares of patches, or of a size that the learned positions are not for.
@@ -90,7 +91,8 @@ class Encoder:
                 hidden = _run(one, stage.given(hidden, grid), None, checkpoint, stage.group)
             merged = wiring.merged(hidden, grid)
             del hidden
-            return wiring.finished(_run(projector, merged, None, checkpoint), grid)
+            rows = _run(projector, merged, None, checkpoint)
+            return wiring.finished(rows.cpu(), grid)
 
     def _given(self, pixels: Tensor, grid: Grid) -> tuple[Tensor, Tensor | None]:
         """What the tower begins with: rows [T, W] f32, and positions for RoPE, [T, 2] i64."""

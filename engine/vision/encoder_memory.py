@@ -14,7 +14,7 @@ from engine.vision.pairing import find_encoder
 from engine.vision.plans import plan_picture
 from engine.vision.projector_file import VisionConfig, read_vision_config
 from engine.vision.registry import ROWS_BYTES
-from kernels.backend.backend import Backend
+from kernels.backend.backend import HOST, Backend
 from kernels.weights.formats import Format, by_name
 
 _LARGE = 20_000  # pixels of a side: more than any family keeps
@@ -31,6 +31,7 @@ _TRANSPOSED = {"gemma3": "mm.input_projection.weight"}  # becomes float32 when i
 # Of the native kernels: pages of keys and values with their padding, and spare scratch.
 _PADDING, _SPARE = 1.15, 1.25
 _FIXED_BYTES = 4_000_000
+_DEVICE_BYTES = 200_000_000  # of products and scores of attention by torch, a part at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,14 @@ class EncoderSizes:
         tokens = self.patches + (self.config.projector in _CLASSED)
         return _FIXED_BYTES + int(4 * tokens * (given + tower + scratch))
 
+    def device_bytes(self, backend: Backend) -> int:
+        """What encoding takes on the device of a backend."""
+        spare = 0 if backend.device == HOST else _DEVICE_BYTES
+        return self.weights_bytes(backend) + self.buffer_bytes + spare
+
     def total_bytes(self, backend: Backend) -> int:
         """All that pictures may come to take beside the text model."""
-        return self.weights_bytes(backend) + self.buffer_bytes + ROWS_BYTES
+        return self.device_bytes(backend) + ROWS_BYTES
 
 
 def encoder_beside(model: Path, architecture: str, width: int) -> EncoderSizes | None:

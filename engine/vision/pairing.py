@@ -11,9 +11,11 @@ from torch import Tensor
 from engine.errors import EngineError, ModelFileError, RequestError, UnsupportedModel
 from engine.gguf.part import read_beginning
 from engine.gguf.reader import GGUFFile
+from engine.machine.device import memory_error
 from engine.models.layers import Decoder
 from engine.models.mixers import Attention
 from engine.models.seeing import Seeing, interleaved_axes, sectioned_axes
+from engine.processes.pool import ChildFault
 from engine.vision.encoder import Encoder
 from engine.vision.encoder_names import NAMED_EXACTLY, belonging, is_usual
 from engine.vision.encoders import build_encoder
@@ -23,9 +25,10 @@ from engine.vision.projector_file import (
     read_vision_config,
     refuse_projector,
 )
+from engine.vision.refusals import refused
 from engine.vision.registry import ImageRegistry
 from engine.vision.sight import Sight
-from kernels.backend.backend import Backend
+from kernels.backend.backend import HOST, Backend
 from kernels.ops import Spans
 
 _MOST_FILES = 200
@@ -86,11 +89,15 @@ class EncoderFile:
 
     def encode(self, pixels: Tensor, checkpoint: Callable[[], None] = lambda: None) -> Tensor:
         """As `Encoder.encode`; raises RequestError for pixels, and what reading the file raises."""
-        if self._encoder is None:
-            with GGUFFile.open(self.path) as file:
-                self._encoder = build_encoder(file, self._backend, checkpoint)
         try:
+            if self._encoder is None:
+                with GGUFFile.open(self.path) as file:
+                    self._encoder = build_encoder(file, self._backend, checkpoint)
             return self._encoder.encode(pixels, checkpoint)
+        except (MemoryError, RuntimeError) as error:
+            if self._backend.device == HOST or memory_error(error) is None:
+                raise
+            raise refused(ChildFault.MEMORY) from error  # the model itself may go on
         except ValueError as error:
             raise RequestError(
                 f"The picture encoder cannot read the picture: {error}.", "Leave the picture out."

@@ -40,13 +40,14 @@ def square_order(grid: Grid, side: int) -> Tensor:
 
 def squares(rows: Tensor, grid: Grid, side: int) -> Tensor:
     """The rows [T, D] of the patches of each square beside each other: [T / side², side² * D]."""
-    ordered = rows[square_order(grid, side)]
+    ordered = rows[square_order(grid, side).to(rows.device)]
     return ordered.reshape(-1, side * side * rows.shape[1])
 
 
 def square_means(rows: Tensor, grid: Grid, side: int) -> Tensor:
     """The mean of the rows [T, D] of the patches of each square: [T / side², D]."""
-    return rows[square_order(grid, side)].view(-1, side * side, rows.shape[1]).mean(1)
+    ordered = rows[square_order(grid, side).to(rows.device)]
+    return ordered.view(-1, side * side, rows.shape[1]).mean(1)
 
 
 def coordinates(grid: Grid) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -88,11 +88,16 @@ def tower_attention(
         key=key,
         value=value,
         output=projection(weights, f"{name}.attn_out", D, D),
-        rope=how.rope or no_rope(),
+        rope=_beside(weights, name, how.rope or no_rope()),
         head_width=config.head_width,
         scale=how.scale or config.head_width**-0.5,
         causal=False,
     )
+
+
+def _beside(weights: Weights, name: str, rope: Rope) -> Rope:
+    """RoPE with its frequencies on the device of a block."""
+    return replace(rope, frequencies=weights.beside(name, rope.frequencies))
 
 
 def tower_mlp(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> FeedForward:
@@ -153,7 +158,7 @@ def patch_embedding(
 
 
 def square_positions(weights: Weights, width: int) -> Tensor:
-    """Learned positions [side, side, D] f32; raises ModelFileError if they are no square."""
+    """Learned positions [side, side, D] f32, on the host; ModelFileError if they are no square."""
     name = "v.position_embd.weight"
     count = weights.rows(name)
     table = weights.table(name, count, width)
@@ -162,7 +167,7 @@ def square_positions(weights: Weights, width: int) -> Tensor:
         raise ModelFileError(
             f"The tensor '{name}' has {count:,} positions, which are no square.", DAMAGED
         )
-    return table.view(side, side, width)
+    return table.view(side, side, width).cpu()
 
 
 def added_positions(config: VisionConfig) -> ops.GivenRows:

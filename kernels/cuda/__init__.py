@@ -83,6 +83,7 @@ def cuda_backend(device: str = "") -> Backend:
 def backend_on(place: torch.device, name: str = NAME) -> Backend:
     """The backend on a device of torch; on the processor only in Triton's interpreter."""
     from kernels.cuda import ops, program, sampling  # noqa: PLC0415  # need Triton
+    from kernels.gpu import encoding  # noqa: PLC0415
 
     if driver_module.is_compiled():
         driver_module.use()
@@ -90,10 +91,14 @@ def backend_on(place: torch.device, name: str = NAME) -> Backend:
     def words() -> str:
         return f"{name} {torch.cuda.get_device_name(place)}" if place.type == "cuda" else name
 
+    launched = ops.CudaOps()
+
     def record(recorded: Program) -> Recorded:
+        if encoding.begins_with_given_rows(recorded):
+            return encoding.record(recorded, launched, place)
         return program.record(recorded, made.ops, place)
 
-    kernels = {**ops.CudaOps().table(place), ("record", "F32"): record}
+    kernels = {**launched.table(place), ("record", "F32"): record}
     sampler = partial(sampling.CudaSampler, device=place)
     made = Backend(name, kernels, words, place, partial(available_bytes, place), sampler)
     return made

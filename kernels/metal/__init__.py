@@ -73,14 +73,19 @@ def metal_backend(device: str = "") -> Backend:
 
 def backend_on(place: torch.device, name: str = NAME) -> Backend:
     """The backend on a device of torch; on the processor only with a stand-in for the compiler."""
+    from kernels.gpu import encoding  # noqa: PLC0415
     from kernels.metal import ops, program  # noqa: PLC0415  # the plain program needs neither
 
     def words() -> str:
         return f"{name} {torch.backends.mps.get_name()}" if place.type == "mps" else name
 
+    launched = ops.MetalOps()
+
     def record(recorded: Program) -> Recorded:
+        if encoding.begins_with_given_rows(recorded):
+            return encoding.record(recorded, launched, place)
         return program.record(recorded, made.ops, place)
 
-    kernels = {**ops.MetalOps().table(place), ("record", "F32"): record}
+    kernels = {**launched.table(place), ("record", "F32"): record}
     made = Backend(name, kernels, words, place)
     return made

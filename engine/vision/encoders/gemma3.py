@@ -20,7 +20,7 @@ from kernels import ops
 def build(weights: Weights, config: VisionConfig) -> Wiring:
     """Wire the parts; raises ModelFileError naming a tensor that is missing or misshapen."""
     D, side = config.width, config.image // config.patch
-    table = weights.table("v.position_embd.weight", side * side, D)
+    table = weights.table("v.position_embd.weight", side * side, D).cpu()
     if side % config.merge:
         raise ModelFileError(
             f"Pictures of {side} x {side} patches are not whole squares of {config.merge}.", DAMAGED

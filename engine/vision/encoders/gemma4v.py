@@ -45,6 +45,7 @@ from kernels.ops import Activation, Instruction
 from kernels.programs.program import Program
 
 _ROPE_BASE = 100.0
+_BESIDE = "mm.input_projection"  # the tensor on whose device the means are normed
 
 
 class _Range(NamedTuple):
@@ -73,7 +74,7 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         program(body, STREAM, {PATCHES: config.pixels}),
         normed_projector(weights, config),
         merged=partial(_merged, side=config.merge, standard=standard),
-        positions=partial(summed_positions, weights.tables("v.position_embd.weight", 2, D)),
+        positions=partial(summed_positions, weights.tables("v.position_embd.weight", 2, D).cpu()),
         axes=_columns_first,
         is_unsigned=True,
     )
@@ -81,10 +82,14 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
 
 def normed_projector(weights: Weights, config: VisionConfig) -> Program:
     """The projector of Gemma 4: an RMS norm without factors, and a matrix."""
-    rows = projection(weights, "mm.input_projection", config.output, config.width)
+    rows = projection(weights, _BESIDE, config.output, config.width)
     body = [
         ops.GivenRows("given"),
-        norm(Norm(torch.ones(config.width), config.epsilon), "given", "given"),
+        norm(
+            Norm(weights.beside(_BESIDE, torch.ones(config.width)), config.epsilon),
+            "given",
+            "given",
+        ),
         products("given", ((rows, "rows"),), no_deltas),
     ]
     return program(body, "rows", {"given": config.width})
@@ -109,15 +114,17 @@ def _block(weights: Weights, config: VisionConfig, index: int) -> list[Instructi
         Projection(f"{name}.{part}.weight", weights.ordered(f"{name}.{part}.weight", order, D))
         for part in ("attn_q", "attn_k")
     )
+    order_in_head = weights.beside(name, in_head)
     query_norm, key_norm = (
-        Norm(weights.vector(f"{name}.{part}.weight", C)[in_head].contiguous(), config.epsilon)
+        Norm(weights.vector(f"{name}.{part}.weight", C)[order_in_head].contiguous(), config.epsilon)
         for part in ("attn_q_norm", "attn_k_norm")
     )
+    ones = weights.beside(name, torch.ones(config.heads, C))
     attention = replace(
         tower_attention(weights, config, name, how, query, key),
         query_norm=query_norm,
         key_norm=key_norm,
-        value_norm=HeadNorms(torch.ones(config.heads, C), config.epsilon, centred=False),
+        value_norm=HeadNorms(ones, config.epsilon, centred=False),
     )
     mlp = tower_mlp(weights, config, index, how)
     block = Block(first, attention, second, mlp, after_attention, after_mlp)

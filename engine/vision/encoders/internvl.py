@@ -80,7 +80,7 @@ def _positions(weights: Weights, config: VisionConfig, side: int) -> Tensor:
     table = weights.table("v.position_embd.weight", side * side + 1, D)
     token = weights.table("v.class_embd", 1, D)
     bias = weights.vector("v.patch_embd.bias", D)
-    return torch.cat((table[1:] + bias, token + table[:1]))
+    return torch.cat((table[1:] + bias, token + table[:1])).cpu()
 
 
 def _block(weights: Weights, config: VisionConfig, index: int, how: Blocks) -> list[Instruction]:

@@ -57,7 +57,7 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         projector.append(products(source, ((merger, "merged"),), no_deltas))
         source, columns = "merged", D
     projector += merging_mlp(weights, config, ("mm.1", "mm.2"), (source, columns), "rows")
-    line = weights.vector("v.token_embd.img_break", config.output)
+    line = weights.vector("v.token_embd.img_break", config.output).cpu()
     return Wiring(
         config,
         program(body, STREAM, {PATCHES: config.pixels}),
@@ -70,7 +70,7 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
 
 def _merged(rows: Tensor, grid: Grid, side: int) -> Tensor:
     """The patches of each square beside each other, channel by channel."""
-    ordered = rows[square_order(grid, side)].view(-1, side * side, rows.shape[1])
+    ordered = rows[square_order(grid, side).to(rows.device)].view(-1, side * side, rows.shape[1])
     return ordered.transpose(1, 2).reshape(len(ordered), -1)
 
 

@@ -249,9 +249,9 @@ def test_a_model_that_does_not_see_refuses_in_a_sentence() -> None:
     for blind, sentence, about in (
         (None, r"^This model cannot see pictures\.$", ""),
         (
-            Blindness(BlindReason.DEVICE, "it runs on cuda."),
-            r"^This model cannot see pictures: it runs on cuda\.$",
-            "device",
+            Blindness(BlindReason.MEMORY, "there is no room."),
+            r"^This model cannot see pictures: there is no room\.$",
+            "memory",
         ),
     ):
         builder = PromptBuilder(seeing.template, seeing.tokenizer, 600, None, blind)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import seeing_files
 import tiny
 from engine import Blindness, BlindReason, Failed, Load, ModelLoaded
-from engine.errors import ModelFileError, UnsupportedModel
+from engine.errors import Fault, FaultKind, ModelFileError, RequestError, UnsupportedModel
 from engine.loading.loader import LoadedModel, load
 from engine.vision import pairing
-from engine.vision.encoder_memory import EncoderSizes
+from engine.vision.encoder_memory import EncoderSizes, read_encoder_sizes
 from engine.vision.pairing import find_encoder
+from engine.vision.registry import ROWS_BYTES
 from engine_bench import Bench
 from fake_gpu import FakeGpu
+
+PIXELS = torch.zeros(56, 28, 3)
 
 
 @pytest.fixture(scope="module")
@@ -110,15 +114,32 @@ def test_an_encoder_beside_a_model_that_cannot_be_used_is_not_passed_over_in_sil
     assert blind.reason is BlindReason.DAMAGED
 
 
-def test_a_model_on_a_device_does_not_see_and_says_why(gpu: FakeGpu, pair: Path) -> None:
+def test_a_model_on_a_device_sees_with_an_encoder_there(gpu: FakeGpu, pair: Path) -> None:
     model = loaded(pair)
     assert [one.name for one in model.runs_on] == ["cuda"]
-    assert (model.sight, model.encoder) == (None, None)
-    sentence = f"it runs on {gpu.backend.words}, and only the processor reads pictures."
-    assert model.blind == Blindness(BlindReason.DEVICE, sentence)
-    here = loaded(pair, device="cpu")
-    assert here.encoder is not None
-    assert here.blind is None
+    assert model.encoder is not None
+    host, device = model.plan.devices
+    assert (host.encoder_bytes, model.blind) == (ROWS_BYTES, None)
+    assert device.encoder_bytes == read_encoder_sizes(model.encoder.path).device_bytes(gpu.backend)
+    before = gpu.products
+    rows = model.encoder.encode(PIXELS)
+    assert gpu.products > before
+    assert rows.device == torch.device("cpu")  # not the GPU's, which may fail
+
+
+def test_a_picture_that_a_device_has_no_memory_for_is_refused(gpu: FakeGpu, pair: Path) -> None:
+    """With a sentence about the picture: the model goes on, and reads the next one."""
+    encoder = loaded(pair).encoder
+    assert encoder is not None
+    gpu.fail(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."))
+    with pytest.raises(RequestError, match="needs too much memory to read") as caught:
+        encoder.encode(PIXELS)
+    assert caught.value.fault == Fault(FaultKind.PICTURE, "large")
+    gpu.fault = None
+    assert encoder.encode(PIXELS).isfinite().all()
+    gpu.fail(RuntimeError("CUDA error: an illegal memory access was encountered"))
+    with pytest.raises(RuntimeError, match="illegal"):  # of the device itself
+        encoder.encode(PIXELS)
 
 
 def test_the_event_of_a_load_says_what_it_sees_with(bench: Bench, pair: Path) -> None:
