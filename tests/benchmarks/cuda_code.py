@@ -27,7 +27,7 @@ import cuda_ahead as ahead
 from kernels.cuda import adapters, attention, experts, heads, launch, sampling, states, weights
 from kernels.cuda.heads import HeadGates, HeadNorms
 from kernels.gpu.layout import FORMATS, weight_bytes
-from kernels.ops import Activation, LoraDelta, Recurrence, ShortConv
+from kernels.ops import Activation, LoraDelta, Recurrence, ShortConv, Spans
 from kernels.ops.routing import Gating, Routing
 from kernels.states.kv_pages import KVLayout
 from kernels.states.layer_state import ConvState, LayerShape, RecurrentState
@@ -106,6 +106,8 @@ def step(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
     with ahead.recorded_launches() as found:
         for each in (one, rare(one)):
             attention.attend_step(each, q, k, k, numbers[:, 0], numbers, scratch, q, then)
+        turns = numbers[:, : width // 2]  # after a picture
+        attention.attend_step(one, q, k, k, numbers[:, 0], numbers, scratch, q, then, turns)
     return found
 
 
@@ -173,6 +175,10 @@ def rows(dtype: torch.dtype, width: int) -> list[ahead.Launch]:
         for each in (one, rare(one)):
             attention.append_rows(each, q, k, k, table, 256)
             attention.attend_rows(each, q, table, 256, q)
+        turns = torch.empty(PROMPT, width // 2, dtype=torch.int64, device=NOWHERE)
+        attention.append_rows(one, q, k, k, table, 256, turns)
+        for spans in (Spans.WHOLE, Spans.WINDOWED):  # of pictures
+            attention.attend_rows(one, q, table, 256, q, spans)
     return found
 
 

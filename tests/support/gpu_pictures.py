@@ -40,9 +40,11 @@ def programs(
         return backend.prepare(weight_of("Q8_0", count, WIDTH, rows))
 
     def norm() -> Norm:
-        return Norm(STREAM, torch.rand(WIDTH, generator=random) + 0.5, 1e-6, "n")
+        weight = torch.rand(WIDTH, generator=random) + 0.5
+        return Norm(STREAM, weight.to(backend.device), 1e-6, "n")
 
-    heads = HEAD, None, None, 1e-6, 1.0 / torch.arange(1, HEAD // 2 + 1), False, 1.0, HEAD**-0.5
+    frequencies = (1.0 / torch.arange(1, HEAD // 2 + 1)).to(backend.device)
+    heads = HEAD, None, None, 1e-6, frequencies, False, 1.0, 1e-6  # of large scores
     windows = (0, 4)
     body: list[Instruction] = [Embed(matrix(WIDTH), STREAM)]
     sees: list[Instruction] = [*body, *seeing.after_embedding()]
@@ -52,7 +54,7 @@ def programs(
             Linear("n", (matrix(WIDTH), matrix(HEAD), matrix(HEAD)), ("q", "k", "v")),
             Attend("q", "k", "v", "y", index, *heads, window),
             Linear("y", (matrix(WIDTH),), ("d",)),
-            Add(STREAM, "d"),
+            Add(STREAM, "d", 1e-4),
         ]
         body += layer
         sees += seeing.layer(index, layer)
@@ -93,7 +95,7 @@ class Sighted:
         positions[span.stop :] -= IMAGE - 3
         random = torch.Generator().manual_seed(5)
         images = ImageRows(
-            torch.randn(IMAGE, self.seeing.width * (1 + self.seeing.deep), generator=random),
+            100 * torch.randn(IMAGE, self.seeing.width * (1 + self.seeing.deep), generator=random),
             torch.arange(span.start, span.stop),
             None if self.seeing.axes is None else positions,
             [span] if self.seeing.spans else (),
