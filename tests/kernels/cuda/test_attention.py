@@ -14,6 +14,7 @@ from gpu_attention import (
     CASES,
     RARE_CASES,
     SPAN_CASES,
+    TYPES,
     PagedSequence,
     copied,
     every_type,
@@ -146,7 +147,10 @@ def test_each_pair_of_a_step_turns_by_its_own_position(case: str, random: torch.
         check_rows(each, other, 1)
 
 
-@every_type
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(one, marks=() if one == torch.float16 else pytest.mark.slow) for one in TYPES],
+)
 @pytest.mark.parametrize(("spans", "window", "cap"), SPAN_CASES)
 def test_a_span_is_the_references(
     spans: Spans, window: int, cap: float, dtype: torch.dtype, random: torch.Generator

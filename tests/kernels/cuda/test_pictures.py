@@ -10,6 +10,8 @@ from gpu_pictures import KINDS, Sighted, sighted
 from gpu_products import MakeRows
 from kernels import cuda
 from kernels.cuda.program import Recorded
+from kernels.gpu.turns import is_token
+from kernels.ops import ImageRows, Segment
 from kernels.programs.program import Program
 from launch_names import launches
 
@@ -31,7 +33,7 @@ def made(
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow if "whole" in kind else ()) for kind in KINDS],
+    [pytest.param(kind, marks=() if kind == "axes" else pytest.mark.slow) for kind in KINDS],
 )
 def test_steps_after_a_picture_are_captured_with_the_launches_of_any_other(
     kind: str, even_rows: MakeRows, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +56,10 @@ def test_steps_after_a_picture_are_captured_with_the_launches_of_any_other(
     assert every[0].count("attend_step") == 2 * every[0].count("embedded")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=() if "windowed" in kind else pytest.mark.slow) for kind in KINDS],
+)
 def test_prompts_with_a_picture_are_two_launches_of_attention_a_piece(
     kind: str, even_rows: MakeRows, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,17 +72,10 @@ def test_prompts_with_a_picture_are_two_launches_of_attention_a_piece(
     assert launched.count("attend_rows") == pieces[kind]
 
 
-def test_a_row_of_a_picture_alone_is_read_op_by_op(
-    even_rows: MakeRows, random: torch.Generator
-) -> None:
-    """A step has no rows of pictures."""
-    one, _ = made("axes", even_rows, random)
-    sequence = one.empty()
-    whole = one.prompt(sequence)
-    assert whole.images is not None
-    assert whole.images.rows is not None
-    at = whole.images.at[:1] * 0
-    assert whole.images.positions is not None
-    segment = sequence.segment([0])
-    images = type(whole.images)(whole.images.rows[:1], at, whole.images.positions[3:4])
-    one.check_step([type(segment)([0], 0, segment.tables, images)])
+def test_a_row_of_a_picture_alone_is_no_step() -> None:
+    """It is read op by op, as a prompt is; a token after a picture is a step."""
+    place = torch.zeros(1, 3, dtype=torch.int64)
+    row = ImageRows(torch.zeros(1, 4), torch.zeros(1, dtype=torch.int64), place)
+    assert not is_token(Segment([0], 5, (), row))
+    assert is_token(Segment([0], 5, (), ImageRows(positions=place)))
+    assert not is_token(Segment([0, 1], 5, ()))
