@@ -68,7 +68,7 @@ def encoders() -> None:
         picture = vision_files.pixels(model.case, model.pictures[0])
         with GGUFFile.open(path) as opened:
             found, right = (build_encoder(opened, one) for one in (backend, KNOWN["reference"]))
-        lowered = isinstance(found._tower, Recorded)
+        lowered = all(isinstance(one, Recorded) for one in found.programs)
         error = error_of(found.encode(picture), right.encode(picture))
         note(f"encoder {name}", error if lowered else 1.0, MOST["encoder"])
 

@@ -49,5 +49,5 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         program(body, STREAM, {PATCHES: config.pixels}),
         normed_projector(weights, config),
         merged=unchanged,
-        positions=partial(summed_positions, weights.tables("v.position_embd.weight", 2, D)),
+        positions=partial(summed_positions, weights.tables("v.position_embd.weight", 2, D).cpu()),
     )

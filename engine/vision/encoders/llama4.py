@@ -46,8 +46,8 @@ def build(weights: Weights, config: VisionConfig) -> Wiring:
         raise ModelFileError(
             f"Tiles of {side} x {side} patches are not whole squares of {config.merge}.", DAMAGED
         )
-    table = weights.table("v.position_embd.weight", side * side + 1, D)
-    token = weights.table("v.class_embd", 1, D)
+    table = weights.table("v.position_embd.weight", side * side + 1, D).cpu()
+    token = weights.table("v.class_embd", 1, D).cpu()
     rope = axial_rope(config, _ROPE_BASE, interleaved=True)
     how = Blocks(Activation.GELU, centred=True, rope=rope)
     first, last = (

@@ -94,7 +94,7 @@ def _attention(weights: Weights, config: VisionConfig) -> Program:
         query_norm=None,
         key_norm=None,
         epsilon=config.epsilon,
-        frequencies=no_rope().frequencies,
+        frequencies=weights.beside(f"{_NAME}.attn.k", no_rope().frequencies),
         interleaved=False,
         rope_scale=1.0,
         scale=_HEAD**-0.5,
@@ -120,11 +120,11 @@ def _attention(weights: Weights, config: VisionConfig) -> Program:
 def _given(rows: Tensor, grid: Grid, queries: Tensor, width: int) -> Tensor:
     """Rows of the tower beside their positions, then those of the queries beside what hides them."""
     count, heads, _ = queries.shape
-    unseen = torch.zeros(count, heads, _MORE)
+    unseen = queries.new_zeros(count, heads, _MORE)
     unseen[..., 0] = _UNSEEN
-    patches = torch.cat((rows, _positions(grid, width)), 1)
+    patches = torch.cat((rows, _positions(grid, width).to(rows.device)), 1)
     hidden = torch.cat((unseen.flatten(1), queries.flatten(1)), 1)
-    made = torch.zeros(len(rows) + count, patches.shape[1] + hidden.shape[1])
+    made = rows.new_zeros(len(rows) + count, patches.shape[1] + hidden.shape[1])
     made[: len(rows), : patches.shape[1]] = patches
     made[len(rows) :, patches.shape[1] :] = hidden
     return made
