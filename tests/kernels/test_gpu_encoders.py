@@ -101,7 +101,7 @@ def test_an_encoder_op_by_op_on_the_device(backend: Backend, tmp_path: Path) -> 
     path, picture = written("qwen3vl", "F16", tmp_path)
     encoder = encoder_of(path, backend)
     programs = encoder.wiring.tower, encoder.wiring.projector
-    encoder.programs = [backend.record(one, {"gated"}) for one in programs]
+    encoder.programs = tuple(backend.record(one, {"gated"}) for one in programs)
     assert isinstance(encoder.programs[0], Interpreter)
     wanted = encoder_of(path, BACKENDS["reference"]).encode(picture)
     assert error_of(encoder.encode(picture), wanted) <= 1e-4
