@@ -41,6 +41,7 @@ ACTIONS = (
     Action("prompts", "Saved prompts", ("Ctrl+Shift+S",)),
     Action("attach", "Attach files", ("Ctrl+Shift+A",)),
     Action("attach_folder", "Attach a folder", ("Ctrl+Shift+D",)),
+    Action("screenshot", "Take a screenshot", ("Ctrl+Shift+X",)),
     Action("find", "Find in this chat", standard="Find"),
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),

@@ -361,6 +361,11 @@ def connect_files(window: Window, controller: Controller) -> None:
         editing.cancelled.connect(cancel)
     attaching.attached.connect(files.attach)
     attaching.folder_requested.connect(show_in_folder)
+    regions, screenshots = attaching.regions, controller.screenshots
+    attaching.screenshot_requested.connect(screenshots.take)
+    screenshots.window_asked.connect(regions.open)
+    regions.taken.connect(screenshots.attach)
+    regions.failed.connect(screenshots.fail)
     attaching.document_requested.connect(controller.passage_documents.open)
     controller.passage_documents.opened.connect(attaching.show_passage)
     attaching.viewer.pages_chosen.connect(files.set_pages)

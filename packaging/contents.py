@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
@@ -85,9 +86,9 @@ EXCLUDED_MODULES = (
     "ensurepip",
     "idlelib",
     # Qt's modules that the window does not use
-    "PySide6.QtDBus",
     "PySide6.QtOpenGL",
     "PySide6.QtTest",
+    *(() if sys.platform == "linux" else ("PySide6.QtDBus",)),  # of the portal of screenshots
 )
 
 # The Qt plugins to include, for all platforms; the others and their libraries are excluded.

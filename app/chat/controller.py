@@ -55,6 +55,7 @@ from app.chat.sending.fit import Fit
 from app.chat.sending.messages import Messages
 from app.chat.sending.opening import Opening
 from app.chat.sending.outbox import Outbox
+from app.chat.sending.screenshots import Screenshots
 from app.chat.sending.sight import NOTICE as SIGHT_NOTICE
 from app.chat.sending.sight import Sight
 from app.chat.servers.network import Network, Outside
@@ -217,6 +218,7 @@ class Controller(QObject):
             self,
             extractor,
         )
+        self.screenshots = Screenshots(state, self.attachments, self)
         self.pictures = Pictures(
             state, states.pictures, blobs, extractor or default_extractor, self
         )
@@ -446,6 +448,7 @@ class Controller(QObject):
         self.reading.stop()
         self.outbox.close()
         self.attachments.close()
+        self.screenshots.close()
         self.pictures.close()
         self.titles.close()
         self.collections.close()

@@ -1,7 +1,7 @@
 """Shows a file in the system's file manager, selected where that is possible.
 
 Windows: Explorer. macOS: Finder. Elsewhere the interface FileManager1 of D-Bus, which `dbus-send`
-calls, since the app is delivered without Qt's D-Bus; where nobody answers, the folder is opened.
+calls; where nobody answers, the folder is opened.
 """
 
 from __future__ import annotations

@@ -241,6 +241,7 @@ class Window(QWidget):
             "open": self.open_file,
             "attach": partial(self._on_chat, self.attaching.choose_files),
             "attach_folder": partial(self._on_chat, self.attaching.choose_folder),
+            "screenshot": partial(self._on_chat, self.attaching.take_screenshot),
             "panel": self.toggle_panel,
             "library": self.library.toggle,
             "adapters": self.toggle_adapters,

@@ -52,6 +52,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "open": len(window.findChildren(QFileDialog)),
         "attach": len(window.findChildren(QFileDialog)),
         "attach_folder": len(window.findChildren(QFileDialog)),
+        "screenshot": window.attaching.regions.is_open,
         "library": window.library.page is not None,
         "adapters": window.panel.is_open,
         "sidebar": window.sidebar.isVisible(),

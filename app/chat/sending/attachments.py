@@ -53,6 +53,9 @@ MOST_FILES = 25  # of folders, in one message
 MOST_AT_ONCE = 100  # files and folders
 _MOST_COUNTED = 10_000  # files of a folder
 _log = logging.getLogger(__name__)
+# Makes the bytes of a picture's file on the thread, and is told whether it is still wanted; raises
+# ExtractionError.
+Content = Callable[[FileTexts, Callable[[], bool]], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Attachments:
         self._texts = FileTexts(blobs, extractor or default_extractor)
         self._number = count(1).__next__
         self._cancels: dict[int, threading.Event] = {}  # of the files that are being read
+        self._contents: dict[int, Content] = {}  # of the pictures whose bytes are not kept yet
         self._folders: dict[int, _Folder] = {}  # by the files of folders
         self._large: dict[Path, int] = {}  # files of the folders that were refused last
         self._editing = set[int]()  # messages whose files are at the place of their editor
@@ -141,10 +145,13 @@ class Attachments:
 
     def attach_image(self, content: bytes, editing: int | None = None) -> None:
         """Attach a pasted picture, as a file of some picture format."""
-        place = self._place(editing)
+        self.attach_content(self._place(editing), "", lambda *_: content)
+
+    def attach_content(self, place: Place, name: str, content: Content) -> None:
+        """Attach a picture at a place, whose file is made on the thread."""
         self._began()
         self._state.set_notice(NOTICE, None)
-        made = self._new(ImagePart(""))
+        made = self._new(ImagePart(name))
         self._add(place, [made])
         self._read(made.id, made.kept, content)
 
@@ -339,6 +346,7 @@ class Attachments:
         """The files of a place were sent, or given up."""
         for each in self._shown.of(place):
             self._cancel(each.id)
+            self._contents.pop(each.id, None)
         self._set(place, ())
 
     def put_back(self, parts: Parts) -> None:
@@ -396,10 +404,13 @@ class Attachments:
         for each in made:
             self._read(each.id, each.kept)
 
-    def _read(self, id: int, wanted: FileOrImage, content: bytes = b"") -> None:
-        """Read a file, or a picture with this content, on the thread."""
+    def _read(self, id: int, wanted: FileOrImage, content: Content | None = None) -> None:
+        """Read a file, or a picture with this content, or that of before, on the thread."""
         if before := self._cancels.get(id):
             before.set()
+        if content is not None:
+            self._contents[id] = content
+        content = self._contents.get(id)
         self._cancels[id] = cancel = threading.Event()
         self._change(
             id,
@@ -427,6 +438,7 @@ class Attachments:
         if folder is not None:
             self._on_read_of(folder, id, outcome)
         if (read := outcome.read) is not None:
+            self._contents.pop(id, None)
             ready = AttachmentPhase.READY
             self._change(
                 id,
@@ -518,7 +530,7 @@ def default_extractor() -> TextExtractor:
 def _outcome(
     texts: FileTexts,
     wanted: FileOrImage,
-    content: bytes,
+    content: Content | None,
     cancelled: Callable[[], bool],
     progress: Callable[[float], None],
 ) -> _Outcome:
@@ -527,8 +539,8 @@ def _outcome(
     try:
         if cancelled():
             raise ExtractionError(ExtractionFault.CANCELLED)
-        if content:
-            wanted = texts.keep(wanted, content)
+        if content is not None:
+            wanted = texts.keep(wanted, content(texts, cancelled))
         return _Outcome(texts.read(wanted, cancelled, progress))
     except ExtractionError as error:
         words = fault_sentence(name, error.fault, error.detail)

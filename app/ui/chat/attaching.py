@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
 from app.domain.documents import Passage
@@ -23,6 +24,7 @@ from app.ui.documents.chip import AttachmentChip
 from app.ui.documents.viewer import DocumentViewer
 from app.ui.file_dialogs import choose_files, choose_folder
 from app.ui.pictures.options import PictureMenu
+from app.ui.pictures.region import ScreenRegions
 from app.ui.pictures.viewer import PictureViewer
 from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.popover import Popover
@@ -34,6 +36,7 @@ class Attaching(QObject):
     attached = Signal(list)  # paths of files and folders
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     document_requested = Signal(object)  # Passage whose document is to be read
+    screenshot_requested = Signal(str)  # the name of the window for the portal of the desktop
     chat_requested = Signal()  # files are about to be attached: show where
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
@@ -44,10 +47,13 @@ class Attaching(QObject):
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments)
         self.pictures = PictureViewer(window, states.attachments, states.pictures)
+        self.regions = ScreenRegions(window)
         self.list = FileList(states, chat.composer, chat)
         composer, transcript = chat.composer, chat.transcript
         composer.attach_requested.connect(self.choose_files)
         composer.folder_requested.connect(self.choose_folder)
+        composer.screenshot_requested.connect(self.take_screenshot)
+        self.regions.ended.connect(composer.setFocus)
         composer.file_opened.connect(self._open)
         composer.pasted_opened.connect(self._open_pasted)
         transcript.file_opened.connect(self._open_sent)
@@ -79,6 +85,11 @@ class Attaching(QObject):
     def choose_folder(self) -> None:
         """Open a dialog for a folder whose files are to be attached."""
         choose_folder(self._window, self._folder, self._on_chosen)
+
+    def take_screenshot(self) -> None:
+        """Let the user choose what of the screen is to be attached."""
+        is_x11 = QGuiApplication.platformName() == "xcb"
+        self.screenshot_requested.emit(f"x11:{int(self._window.winId()):x}" if is_x11 else "")
 
     def _on_chosen(self, paths: list[Path]) -> None:
         self._folder = paths[0].parent

@@ -63,6 +63,7 @@ class _Editor(MessageField):
     save_requested = Signal()  # the text is to be kept as a prompt
     attach_requested = Signal()
     folder_requested = Signal()  # whose files are to be attached
+    screenshot_requested = Signal()
     collections_requested = Signal()
     resized = Signal()
 
@@ -123,6 +124,7 @@ class _Editor(MessageField):
         menu.addSeparator()
         menu.addAction(tr("Attach files…"), self.attach_requested.emit)
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
+        menu.addAction(tr("Take a screenshot…"), self.screenshot_requested.emit)
         menu.addAction(tr("Collections…"), self.collections_requested.emit)
         save = menu.addAction(tr("Save as a prompt"), self.save_requested.emit)
         save.setEnabled(bool(self.text().strip()))
@@ -165,6 +167,7 @@ class Composer(QFrame):
     image_pasted = Signal(object)  # the bytes of a picture's file
     attach_requested = Signal()  # the user is to choose files
     folder_requested = Signal()  # the user is to choose a folder
+    screenshot_requested = Signal()  # the user is to choose what of the screen is attached
     collections_requested = Signal()  # the collections are to be shown
     file_opened = Signal(object)  # Attachment, whose text is to be shown
     menu_requested = Signal(object)  # AttachmentChip of a picture
@@ -220,6 +223,7 @@ class Composer(QFrame):
         for source in (self.editor.attach_requested, self.attach_button.clicked):
             source.connect(self.attach_requested.emit)
         self.editor.folder_requested.connect(self.folder_requested)
+        self.editor.screenshot_requested.connect(self.screenshot_requested)
         self.editor.collections_requested.connect(self.collections_requested)
         self.attach_button.customContextMenuRequested.connect(self._open_attach_menu)
         self._connect_chips()
@@ -451,6 +455,7 @@ class Composer(QFrame):
         menu = new_menu(self)
         menu.addAction(tr("Attach files…"), self.attach_requested.emit)
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
+        menu.addAction(tr("Take a screenshot…"), self.screenshot_requested.emit)
         menu.addAction(tr("Collections…"), self.collections_requested.emit)
         menu.popup(self.attach_button.mapToGlobal(point))
 
