@@ -14,7 +14,19 @@ def _extract(request: Mapping[str, Any], report: Callable[[float], None]) -> Ite
     return extraction(request, report)
 
 
-TASKS = {"extract": _extract}
+def _page(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
+    from app.documents.extraction import page_picture
+
+    return page_picture(request, report)
+
+
+def _embedded(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
+    from app.documents.extraction import embedded
+
+    return embedded(request, report)
+
+
+TASKS = {"extract": _extract, "page": _page, "embedded": _embedded}
 
 
 def main() -> NoReturn:

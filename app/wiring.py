@@ -370,7 +370,12 @@ def connect_files(window: Window, controller: Controller) -> None:
     controller.passage_documents.opened.connect(attaching.show_passage)
     attaching.viewer.pages_chosen.connect(files.set_pages)
     attaching.viewer.reads_chosen.connect(files.set_reads)
+    document, of_document = attaching.viewer, controller.document_pictures
     viewer, pictures = attaching.pictures, controller.pictures
+    document.page_pictures_requested.connect(of_document.attach)
+    document.pictures_attached.connect(of_document.attach_embedded)
+    document.pictures_listed.connect(pictures.list_embedded)
+    document.pictures_wanted.connect(pictures.read_embedded)
     viewer.wanted.connect(pictures.read)
     viewer.save_requested.connect(pictures.save)
     viewer.marked_save_requested.connect(pictures.save_made)

@@ -50,6 +50,8 @@ from app.chat.requests.token_count import TokenCount
 from app.chat.sending.attachments import NOTICE as ATTACHMENTS_NOTICE
 from app.chat.sending.attachments import Attachments, default_extractor
 from app.chat.sending.detail_tokens import DetailCounts
+from app.chat.sending.document_pictures import NOTICE as SCAN_NOTICE
+from app.chat.sending.document_pictures import DocumentPictures
 from app.chat.sending.drafts import UnsentText
 from app.chat.sending.fit import Fit
 from app.chat.sending.messages import Messages
@@ -319,6 +321,9 @@ class Controller(QObject):
             state, self._prompts, self.model_use.choose, user_files,
             self.library.model_index.reclaimable,
         )  # fmt: skip
+        self.document_pictures = DocumentPictures(
+            state, states.attachments, self.attachments, self._prompts.sees
+        )
         self.detail_counts = DetailCounts(
             state, states.attachments, self._engine, self._prompts, self.report
         )
@@ -511,6 +516,8 @@ class Controller(QObject):
             self.collection_choices.use(self.attachments.take_large_folders())
         elif kind == SIGHT_NOTICE:
             self.sight.use_offered()
+        elif kind == SCAN_NOTICE:
+            self.document_pictures.use_offered()
         elif kind == FULL_NOTICE:
             self.messages.go_on_without_oldest()
         else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from app.documents.packing import unpack
-from app.documents.pictures import PictureLook, copy_of, look_at
+from app.documents.packing import unpack, unpack_names, unpack_picture
+from app.documents.pictures import PictureLook, copy_from, copy_of, look_at
 from app.documents.source import (
     MOST_BYTES,
     MOST_CHARACTERS,
@@ -15,9 +16,10 @@ from app.documents.source import (
     ExtractionFault,
     file_state,
 )
-from app.domain.documents import Document
+from app.domain.documents import MOST_EMBEDDED, Document
 from engine import ChildError, ChildFault, ChildLimits, ChildPool, Thumbnail, child_command
 
+PAGE_SIDE = 1600  # pixels of the longer side of a page's picture, at most
 _FAULTS = {
     ChildFault.TIMEOUT: ExtractionFault.TOO_SLOW,
     ChildFault.MEMORY: ExtractionFault.MEMORY,
@@ -82,6 +84,49 @@ class Extractor:
         """A copy of a picture, `longest` pixels at most on a side. Raises ExtractionError."""
         file_state(path, self._most_bytes)
         return copy_of(path, longest, self._pool, cancelled)
+
+    def page(self, path: Path, index: int, cancelled: Callable[[], bool] | None = None) -> bytes:
+        """A page of a PDF file as a PNG file. Raises ExtractionError."""
+        file_state(path, self._most_bytes)
+        request = {"path": str(path.absolute()), "page": index, "longest": PAGE_SIDE}
+        return unpack_picture(self._call("page", request, cancelled))
+
+    def embedded_names(
+        self, path: Path, name: str, cancelled: Callable[[], bool] | None = None
+    ) -> tuple[str, ...]:
+        """The names of the pictures in a document. Raises ExtractionError."""
+        request = {"path": str(path.absolute()), "name": name}
+        return unpack_names(self._call("embedded", request, cancelled), MOST_EMBEDDED)
+
+    def embedded(
+        self, path: Path, name: str, index: int, cancelled: Callable[[], bool] | None = None
+    ) -> bytes:
+        """The bytes of a picture in a document, by its place among the names.
+
+        Raises ExtractionError.
+        """
+        request = {"path": str(path.absolute()), "name": name, "index": index}
+        return unpack_picture(self._call("embedded", request, cancelled))
+
+    def embedded_copy(
+        self,
+        path: Path,
+        name: str,
+        index: int,
+        longest: int,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Thumbnail:
+        """A copy of a picture in a document. Raises ExtractionError."""
+        content = self.embedded(path, name, index, cancelled)
+        return copy_from(content, longest, self._pool, cancelled)
+
+    def _call(
+        self, task: str, request: dict[str, Any], cancelled: Callable[[], bool] | None
+    ) -> list[bytes]:
+        try:
+            return self._pool.call(task, request, cancelled)
+        except ChildError as error:
+            raise _extraction_error(error) from None
 
     def close(self) -> None:
         """End the child processes; extractions that run raise ExtractionError, as cancelled."""

@@ -1,8 +1,9 @@
-"""Extraction in a child process: the format of a file, its reader, and the document packed."""
+"""Extraction in a child process: the format of a file, its reader, the document packed; pictures."""
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,3 +35,33 @@ def extraction(request: Mapping[str, Any], report: Callable[[float], None]) -> I
         yield pack_fault(error)
     else:
         yield from pack(document, request["most_characters"])
+
+
+def page_picture(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
+    """A page of the PDF file `path` as a PNG file, or why there is none."""
+    from app.documents.pdf import page_picture as pages
+
+    source = Source(Path(request["path"]), report=report)
+    yield from _or_fault(lambda: pages.page_picture(source, request["page"], request["longest"]))
+
+
+def embedded(request: Mapping[str, Any], report: Callable[[float], None]) -> Iterator[bytes]:
+    """The names of the pictures in the document `path` as JSON, or the bytes of the one of
+    `index`, or why there is none.
+    """
+    from app.documents import embedded as pictures
+
+    source, index = Source(Path(request["path"]), request["name"], report), request.get("index")
+    if index is None:
+        yield from _or_fault(lambda: json.dumps({"names": pictures.names(source)}).encode())
+    else:
+        yield from _or_fault(lambda: pictures.content(source, index))
+
+
+def _or_fault(make: Callable[[], bytes]) -> Iterator[bytes]:
+    try:
+        made = make()
+    except ExtractionError as error:
+        yield pack_fault(error)
+    else:
+        yield made

@@ -76,6 +76,26 @@ def unpack(pieces: Sequence[bytes], most_characters: int = MOST_CHARACTERS) -> D
     raise ExtractionError(fault, detail)
 
 
+def unpack_picture(pieces: Sequence[bytes]) -> bytes:
+    """The bytes of a picture's file. Raises ExtractionError: the one that was packed instead."""
+    if len(pieces) == 1 and pieces[0][:1] != b"{":
+        return pieces[0]
+    unpack(pieces)  # which says why
+    raise ExtractionError(ExtractionFault.CRASHED, "not a picture")
+
+
+def unpack_names(pieces: Sequence[bytes], most: int) -> tuple[str, ...]:
+    """The names of pictures, at most so many. Raises ExtractionError."""
+    try:
+        facts = json.loads(pieces[0])
+        if "fault" not in facts:
+            return tuple(_line(str(each)) for each in facts["names"][:most])
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        raise ExtractionError(ExtractionFault.CRASHED, f"no names: {error}") from None
+    unpack(pieces)  # which says why
+    return ()
+
+
 def _document(facts: Mapping[str, Any], texts: Sequence[bytes], most_characters: int) -> Document:
     """Raises ValueError, TypeError and KeyError for what is none."""
     labels = [_label(each) for each in facts["labels"]]

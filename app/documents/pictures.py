@@ -47,9 +47,18 @@ def copy_of(
     Raises ExtractionError.
     """
     try:
-        return read_thumbnail(children, path.read_bytes(), longest, cancelled)
+        content = path.read_bytes()
     except OSError as error:
         raise ExtractionError(ExtractionFault.UNREADABLE, error.strerror or "") from error
+    return copy_from(content, longest, children, cancelled)
+
+
+def copy_from(
+    content: bytes, longest: int, children: ChildPool, cancelled: Callable[[], bool] | None
+) -> Thumbnail:
+    """A copy of the picture in the bytes of a file; raises as `copy_of` does."""
+    try:
+        return read_thumbnail(children, content, longest, cancelled)
     except Cancelled:
         raise ExtractionError(ExtractionFault.CANCELLED) from None
     except PictureRefused as error:

@@ -12,6 +12,8 @@ from enum import StrEnum
 from itertools import pairwise
 
 PAGE_BREAK = "\n\n"  # between the texts of two pages
+MOST_PAGE_PICTURES = 20  # pages or pictures of a document that are attached as pictures at once
+MOST_EMBEDDED = 200  # pictures of a document that are listed
 
 
 class DocumentKind(StrEnum):

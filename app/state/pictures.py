@@ -23,7 +23,21 @@ class PictureCopy:
     fault: str = ""  # one sentence; "": there is a copy
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedPictures:
+    """The pictures in a document."""
+
+    sha256: str  # of the document's file
+    names: tuple[str, ...]
+
+
+def embedded_key(sha256: str, index: int) -> str:
+    """What a copy of a picture in a document has in place of the hash of its own file."""
+    return f"{sha256}/{index}"
+
+
 class PicturesState(QObject):
     """Tells of the copies that were read."""
 
     read = Signal(object)  # PictureCopy
+    embedded = Signal(object)  # EmbeddedPictures

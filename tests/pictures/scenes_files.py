@@ -254,6 +254,25 @@ def file_card(stage: Stage) -> None:
     flush()
 
 
+def file_page_pictures(stage: Stage) -> None:
+    """The card of a file that has more pages than can be attached as pictures."""
+    _attach(stage, _ready(1, replace(MINUTES, sha256="b" * 64), 120_000))
+    stage.window.attaching.viewer.show_attachment(1)
+    card = stage.window.attaching.viewer.card
+    assert card is not None
+    card.picture_button.click()
+    flush()
+
+
+def file_scan(stage: Stage) -> None:
+    """The notice about a scan, of which the pages can be attached."""
+    pages = tuple(Page(str(n), "") for n in range(1, 41))
+    scan = _part("survey 1926.pdf", Document(DocumentKind.PDF, pages, PageUnit.PAGE),
+        Warned(DocumentWarning.SCANNED))  # fmt: skip
+    stage.controller.document_pictures._sees = lambda _: True
+    _attach(stage, _ready(1, replace(scan, sha256="b" * 64), 0))
+
+
 def file_passage(stage: Stage) -> None:
     """The card of a sent file, at a passage."""
     ready(stage)
@@ -391,6 +410,8 @@ SCENES: dict[str, Scene] = {
         *(files_indexing, files_indexing_paused, files_search_model, files_changed),
         *(
             file_card,
+            file_page_pictures,
+            file_scan,
             file_passage,
             files_sent,
             long_document,

@@ -5,15 +5,22 @@ from __future__ import annotations
 import io
 
 from PIL import Image, ImageDraw
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPixmap
+from PySide6.QtTest import QTest
 
-from app.domain.parts import ImagePart, Part, TextPart
+from app.domain.documents import DocumentKind
+from app.domain.parts import FilePart, ImagePart, Part, TextPart
 from app.state.attachments import Attachment, AttachmentPhase, DetailTokens
+from app.state.pictures import EmbeddedPictures, PictureCopy, embedded_key
 from app.store.blobs import Blobs
 from app.store.store import Store
+from app.ui.documents.embedded import PIXELS
 from app.ui.pictures.card import PictureCard
+from app.ui.pictures.region import RegionOverlay
 from engine import Role
 from scenes_chat import NAME, Scene, ready
-from stage import Stage, flush
+from stage import Stage, flush, until
 
 ANSWER = (
     "The first picture shows a **lake** below a wooded ridge, shortly after sunset. The second one"
@@ -239,6 +246,67 @@ def picture_fixed(stage: Stage) -> None:
     flush()
 
 
+def _region(stage: Stage) -> RegionOverlay:
+    """A screen that is frozen to choose a region of it."""
+    ready(stage)
+    regions = stage.window.attaching.regions
+    screen = stage.window.screen()
+    pixmap = QPixmap()
+    pixmap.loadFromData(landscape(*(screen.size() * screen.devicePixelRatio()).toTuple()))
+    regions._grab = lambda: [(screen, pixmap)]  # type: ignore[method-assign]
+    regions.open()
+    until(lambda: bool(regions.overlays))
+    return regions.overlays[0]
+
+
+def screen_region(stage: Stage) -> None:
+    """Before a region is drawn."""
+    _region(stage)
+    flush()
+
+
+def screen_region_drawn(stage: Stage) -> None:
+    """A region that was drawn by the keys."""
+    overlay = _region(stage)
+    QTest.keyClick(overlay, Qt.Key.Key_Down)
+    QTest.keyClick(overlay, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    flush()
+
+
+def document_pictures(stage: Stage) -> None:
+    """The pictures in a document, of which two are chosen and one cannot be read."""
+    part = FilePart(
+        "letter.docx",
+        "Dear Ada",
+        "a" * 64,
+        DocumentKind.WORD,
+        path="/home/ada/letter.docx",
+        size_bytes=4_310_000,
+    )
+    ready(stage)
+    stage.states.attachments.set(
+        stage.state.current,
+        [Attachment(1, part.name, part.path, AttachmentPhase.READY, part, 12)],
+    )
+    viewer, shown = stage.window.attaching.viewer, stage.states.pictures
+    viewer.show_attachment(1)
+    sizes = ((1600, 1000), (700, 1100), (40, 40), (2000, 180), (900, 900), (640, 480), (480, 640))
+    names = tuple(f"image{n}.png" for n in range(1, len(sizes) + 1))
+    shown.embedded.emit(EmbeddedPictures(part.sha256, names))
+    assert viewer.card is not None
+    viewer.card.embedded_button.click()
+    for n, (width, height) in enumerate(sizes):
+        share = min(1.0, PIXELS / max(width, height))
+        size = round(width * share), round(height * share)
+        pixels = Image.open(io.BytesIO(landscape(*size, n % 3))).convert("RGB").tobytes()
+        key = embedded_key(part.sha256, n)
+        shown.read.emit(PictureCopy(key, PIXELS, *size, pixels, fault="Damaged." if n == 2 else ""))
+    grid = viewer.card.embedded.grid
+    for n in (1, 4):
+        grid.item(n).setSelected(True)
+    flush()
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
@@ -254,5 +322,8 @@ SCENES: dict[str, Scene] = {
         marks_hidden,
         marks_many,
         marks_elsewhere,
+        screen_region,
+        screen_region_drawn,
+        document_pictures,
     )
 }

@@ -135,7 +135,8 @@ def shoot(name: str, theme: str, suffix: str = "") -> None:
         try:
             SCENES[name](stage)
             stage.wait_for_animations()
-            stage.window.grab().save(str(OUT / f"{name}-{theme.replace(' ', '-')}{suffix}.png"))
+            shown = next(iter(stage.window.attaching.regions.overlays), stage.window)
+            shown.grab().save(str(OUT / f"{name}-{theme.replace(' ', '-')}{suffix}.png"))
         finally:
             stage.close()
 

@@ -55,6 +55,29 @@ class PlainExtractor:
     ) -> Thumbnail:
         return copy_of(path, longest, SameProcess(), cancelled)
 
+    def page(self, path: Path, index: int, cancelled: Callable[[], bool] | None = None) -> bytes:
+        raise ExtractionError(ExtractionFault.UNKNOWN)
+
+    def embedded_names(
+        self, path: Path, name: str, cancelled: Callable[[], bool] | None = None
+    ) -> tuple[str, ...]:
+        return ()
+
+    def embedded(
+        self, path: Path, name: str, index: int, cancelled: Callable[[], bool] | None = None
+    ) -> bytes:
+        raise ExtractionError(ExtractionFault.UNKNOWN)
+
+    def embedded_copy(
+        self,
+        path: Path,
+        name: str,
+        index: int,
+        longest: int,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Thumbnail:
+        raise ExtractionError(ExtractionFault.UNKNOWN)
+
     def close(self) -> None:
         self.closed = True
         self.free.set()

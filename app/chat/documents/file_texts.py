@@ -60,6 +60,33 @@ class TextExtractor(Protocol):
         """
         ...
 
+    def page(self, path: Path, index: int, cancelled: Callable[[], bool] | None = None) -> bytes:
+        """A page of a PDF file as a PNG file; blocks. Raises ExtractionError."""
+        ...
+
+    def embedded_names(
+        self, path: Path, name: str, cancelled: Callable[[], bool] | None = None
+    ) -> tuple[str, ...]:
+        """The names of the pictures in a document; blocks. Raises ExtractionError."""
+        ...
+
+    def embedded(
+        self, path: Path, name: str, index: int, cancelled: Callable[[], bool] | None = None
+    ) -> bytes:
+        """The bytes of a picture in a document; blocks. Raises ExtractionError."""
+        ...
+
+    def embedded_copy(
+        self,
+        path: Path,
+        name: str,
+        index: int,
+        longest: int,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Thumbnail:
+        """A copy of a picture in a document; blocks. Raises ExtractionError."""
+        ...
+
     def close(self) -> None:
         """End what it runs."""
         ...
@@ -122,6 +149,16 @@ class FileTexts:
         except ExtractionError:
             return False
 
+    def page(self, sha256: str, index: int, cancelled: Callable[[], bool]) -> bytes:
+        """A page of a kept PDF file as a PNG file. Raises ExtractionError."""
+        extractor, path = self._extractor_of(sha256)
+        return extractor.page(path, index, cancelled)
+
+    def embedded(self, sha256: str, name: str, index: int, cancelled: Callable[[], bool]) -> bytes:
+        """The bytes of a picture in a kept document. Raises ExtractionError."""
+        extractor, path = self._extractor_of(sha256)
+        return extractor.embedded(path, name, index, cancelled)
+
     def close(self) -> None:
         """Extract no more."""
         if self._extractor is not None:
@@ -144,17 +181,13 @@ class FileTexts:
         cancelled: Callable[[], bool],
         progress: Callable[[float], None] | None,
     ) -> ReadFile:
-        path = self._blobs.find(part.sha256)
-        if path is None:
-            raise ExtractionError(ExtractionFault.UNREADABLE)
-        if self._extractor is None:
-            self._extractor = self._make()
+        extractor, path = self._extractor_of(part.sha256)
         try:
-            document = self._extractor.extract(path, part.name, cancelled, progress)
+            document = extractor.extract(path, part.name, cancelled, progress)
         except ExtractionError as error:
             if (error.fault, error.detail) != (ExtractionFault.UNKNOWN, Look.PICTURE):
                 raise
-            look = self._extractor.look(path, cancelled)
+            look = extractor.look(path, cancelled)
             image = ImagePart(part.name, part.sha256, width=look.width, height=look.height)
             return ReadFile(image, look.thumbnail)
         return ReadFile(
@@ -168,6 +201,15 @@ class FileTexts:
                 warnings=document.warnings,
             )
         )
+
+    def _extractor_of(self, sha256: str) -> tuple[TextExtractor, Path]:
+        """What reads a kept file, and its path. Raises ExtractionError if it is not kept."""
+        path = self._blobs.find(sha256)
+        if path is None:
+            raise ExtractionError(ExtractionFault.MISSING)
+        if self._extractor is None:
+            self._extractor = self._make()
+        return self._extractor, path
 
     def _extracted_before(self, part: FileOrImage) -> ReadFile | None:
         content = self._blobs.extracted(part.sha256)

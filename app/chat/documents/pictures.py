@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject
 
 from app.chat.documents.file_texts import TextExtractor
 from app.documents.source import ExtractionError
-from app.domain.parts import ImagePart
+from app.domain.parts import FilePart, ImagePart
 from app.domain.picture_types import BEGINNING, ENDINGS, media_type
 from app.state.chat import Notice, State
 from app.state.document_faults import fault_sentence
-from app.state.pictures import PictureCopy, PicturesState
+from app.state.pictures import EmbeddedPictures, PictureCopy, PicturesState, embedded_key
 from app.store.blobs import Blobs
 from app.store.schema import StoreError
 from app.system.file_advice import advice
@@ -43,6 +44,7 @@ class Pictures:
         self._extractor: TextExtractor | None = None
         self._worker = BackgroundWorker("pictures", parent)
         self._wanted: list[tuple[ImagePart, int]] = []  # the next one last
+        self._document = ""  # hash of the one whose pictures are wanted
         self._closed = False
 
     def read(self, image: ImagePart, longest: int) -> None:
@@ -52,6 +54,27 @@ class Pictures:
         """
         self._wanted.append((image, longest))
         self._worker.run(self._read_next, self._shown.read.emit)
+
+    def list_embedded(self, part: FilePart) -> None:
+        """List the pictures in a kept document; the state tells if there are some."""
+        self._document = part.sha256
+
+        def listed(found: EmbeddedPictures | None) -> None:
+            if found is not None and found.names:
+                self._shown.embedded.emit(found)
+
+        self._worker.run(lambda: self._list(part), listed)
+
+    def read_embedded(self, part: FilePart, indexes: Sequence[int], longest: int) -> None:
+        """Read copies of pictures in a document, one after another, while it is the shown one."""
+        self._document = part.sha256
+
+        def read(found: PictureCopy | None) -> None:
+            if found is not None:
+                self._shown.read.emit(found)
+
+        for index in indexes:
+            self._worker.run(partial(self._embedded_copy, part, index, longest), read)
 
     def save(self, image: ImagePart, path: Path) -> None:
         """Write the kept file of a picture to a path; a notice says why it could not be written."""
@@ -95,13 +118,40 @@ class Pictures:
             fault = tr("{file} could not be read.", file=name)
         return PictureCopy(image.sha256, longest, fault=fault)
 
+    def _list(self, part: FilePart) -> EmbeddedPictures | None:
+        path = self._blobs.find(part.sha256)
+        if path is None or self._closed or self._document != part.sha256:
+            return None
+        try:
+            names = self._reader.embedded_names(path, part.name, lambda: self._closed)
+        except ExtractionError:
+            return None  # its text was read, and says what is wrong with it
+        return EmbeddedPictures(part.sha256, names)
+
+    def _embedded_copy(self, part: FilePart, index: int, longest: int) -> PictureCopy | None:
+        path, key = self._blobs.find(part.sha256), embedded_key(part.sha256, index)
+        if path is None or self._closed or self._document != part.sha256:
+            return None
+        try:
+            found = self._reader.embedded_copy(
+                path, part.name, index, longest, lambda: self._closed
+            )
+        except ExtractionError as error:
+            fault, _ = fault_sentence(part.name, error.fault, error.detail)
+            return PictureCopy(key, longest, fault=fault)
+        return PictureCopy(key, longest, *found.size, found.pixels)
+
+    @property
+    def _reader(self) -> TextExtractor:
+        if self._extractor is None:
+            self._extractor = self._make()
+        return self._extractor
+
     def _copy(self, image: ImagePart, longest: int) -> PictureCopy:
         path = self._blobs.find(image.sha256) if image.sha256 else None
         if path is None:
             return PictureCopy(image.sha256, longest, fault=gone_words())
-        if self._extractor is None:
-            self._extractor = self._make()
-        found = self._extractor.copy(path, longest, lambda: self._closed)
+        found = self._reader.copy(path, longest, lambda: self._closed)
         with path.open("rb") as file:
             ending = ENDINGS.get(media_type(file.read(BEGINNING)), "")
         return PictureCopy(image.sha256, longest, *found.size, found.pixels, ending)

@@ -145,15 +145,30 @@ class Attachments:
 
     def attach_image(self, content: bytes, editing: int | None = None) -> None:
         """Attach a pasted picture, as a file of some picture format."""
-        self.attach_content(self._place(editing), "", lambda *_: content)
+        self.attach_contents(self._place(editing), [("", lambda *_: content)])
 
-    def attach_content(self, place: Place, name: str, content: Content) -> None:
-        """Attach a picture at a place, whose file is made on the thread."""
+    def attach_contents(
+        self,
+        place: Place,
+        contents: Sequence[tuple[str, Content]],
+        beside: int = 0,
+        *,
+        instead: bool = False,
+    ) -> None:
+        """Attach pictures by their names, whose files are made on the thread.
+
+        They come after the attachment `beside`, or `instead` of it, if it is at that place.
+        """
         self._began()
         self._state.set_notice(NOTICE, None)
-        made = self._new(ImagePart(name))
-        self._add(place, [made])
-        self._read(made.id, made.kept, content)
+        made = [self._new(ImagePart(name)) for name, _ in contents]
+        there = self._shown.of(place)
+        at = next((n for n, each in enumerate(there) if each.id == beside), len(there))
+        self._set(place, (*there[: at + 1], *made, *there[at + 1 :]))
+        if instead:
+            self.remove(beside)
+        for each, (_, content) in zip(made, contents, strict=True):
+            self._read(each.id, each.kept, content)
 
     def take_large_folders(self) -> list[Path]:
         """The folders that were refused because they have too many files; ends their notice."""

@@ -87,7 +87,7 @@ class Screenshots(QObject):
     def _attach(self, content: Content) -> None:
         time = datetime.now().astimezone().strftime("%Y-%m-%d %H.%M.%S")
         name = tr("Screenshot {time}", time=time)
-        self._attachments.attach_content(self._place, f"{name}.png", content)
+        self._attachments.attach_contents(self._place, [(f"{name}.png", content)])
 
     def _on_failed(self, fault: PortalFault) -> None:
         if fault is PortalFault.MISSING and not QGuiApplication.platformName().startswith("way"):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from collections import defaultdict
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 from app.documents.pdf.columns import reading_order
 from app.documents.pdf.content import Content, page_content, utf16
 from app.documents.pdf.grids import with_tables
-from app.documents.pdf.library import pdfium
+from app.documents.pdf.library import opened, pdfium
 from app.documents.pdf.running import without_running
-from app.documents.source import MOST_CHARACTERS, ExtractionError, ExtractionFault, Source
+from app.documents.source import MOST_CHARACTERS, Source
 from app.domain.documents import Document, DocumentKind, DocumentWarning, Page, PageUnit, Warned
 
 MOST_OUTLINE = 20_000  # entries
@@ -25,7 +23,7 @@ _NUMBERED = re.compile(r"^[\s\d.]*\d[.)\s]+|[\W_]+")
 
 def read(source: Source) -> Document:
     """The document of a PDF file; raises ExtractionError."""
-    with _opened(source) as (document, form):
+    with opened(source) as (document, form):
         count = pdfium.FPDF_GetPageCount(document)
         headings = _headings(document)
         warned: dict[DocumentWarning, list[str]] = defaultdict(list)
@@ -51,27 +49,6 @@ def read(source: Source) -> Document:
         )
     warnings = tuple(Warned(warning, tuple(labels)) for warning, labels in warned.items())
     return Document(DocumentKind.PDF, tuple(pages), PageUnit.PAGE, title.strip(), warnings)
-
-
-@contextmanager
-def _opened(source: Source) -> Generator[tuple[Any, Any]]:
-    """The document and, where it has one, the environment of its form."""
-    source.open().close()
-    document = pdfium.FPDF_LoadDocument(os.fsencode(source.path), None)
-    if not document:
-        error = pdfium.FPDF_GetLastError()
-        if error in (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY):
-            raise ExtractionError(ExtractionFault.PROTECTED, "it opens with a password only")
-        raise ExtractionError(ExtractionFault.DAMAGED, f"PDFium's error {error}")
-    info = pdfium.FPDF_FORMFILLINFO(version=1)
-    has_form = pdfium.FPDF_GetFormType(document) != pdfium.FORMTYPE_NONE
-    form = pdfium.FPDFDOC_InitFormFillEnvironment(document, info) if has_form else None
-    try:
-        yield document, form or None
-    finally:
-        if form:
-            pdfium.FPDFDOC_ExitFormFillEnvironment(form)
-        pdfium.FPDF_CloseDocument(document)
 
 
 def _contents(document: Any, form: Any, count: int) -> Iterator[Content]:

@@ -45,7 +45,7 @@ class Attaching(QObject):
         self._attachments, self._library = states.attachments, states.library
         self._folder = Path.home()  # of the last dialog
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
-        self.viewer = DocumentViewer(window, states.attachments)
+        self.viewer = DocumentViewer(window, states.attachments, states.pictures)
         self.pictures = PictureViewer(window, states.attachments, states.pictures)
         self.regions = ScreenRegions(window)
         self.list = FileList(states, chat.composer, chat)

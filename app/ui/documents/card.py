@@ -10,7 +10,7 @@ from PySide6.QtGui import QFont, QKeyEvent, QKeySequence, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.domain.document_prompt import Piece, file_pieces
-from app.domain.documents import Reads
+from app.domain.documents import MOST_PAGE_PICTURES, DocumentKind, Reads
 from app.domain.file_words import (
     chosen_words,
     kind_words,
@@ -22,8 +22,10 @@ from app.domain.file_words import (
 from app.domain.parts import FilePart
 from app.domain.table_marks import has_table
 from app.state.attachments import Attachment
+from app.state.pictures import EmbeddedPictures
 from app.system.byte_size import size
-from app.system.translation import tr
+from app.system.translation import number, tr, trn
+from app.ui.documents.embedded import EmbeddedGrid
 from app.ui.documents.pages import PageList
 from app.ui.documents.search import DocumentSearch
 from app.ui.documents.text import DocumentText
@@ -35,6 +37,13 @@ from app.ui.widgets.controls import ElidedLabel, IconButton, TextButton, label, 
 
 CARD_WIDTH = 980
 _PAGES_WIDTH = 190
+_WITH_PICTURES = (
+    DocumentKind.WORD,
+    DocumentKind.SLIDES,
+    DocumentKind.SHEETS,
+    DocumentKind.EPUB,
+    DocumentKind.HTML,
+)
 _NARROW = 620  # pixels: the list of pages is above the text
 
 
@@ -45,6 +54,12 @@ class DocumentCard(QWidget):
     reads_chosen = Signal(int, object)  # id of the attachment, Reads
     folder_requested = Signal(object)  # Path of the file, to be shown in its folder
     insert_requested = Signal(object)  # FilePart of a pasted text, to be put into the field
+    pages_wanted = Signal(int, object, object)  # id of the attachment, its FilePart, and indexes
+    # of the pages that are to be attached as pictures
+    pictures_listed = Signal(object)  # FilePart whose pictures are to be listed
+    pictures_wanted = Signal(object, object, int)  # FilePart, places of its pictures, and pixels
+    pictures_chosen = Signal(int, object, object)  # id of the attachment, its FilePart, and places
+    # and names of its pictures that are to be attached
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -56,6 +71,9 @@ class DocumentCard(QWidget):
         )
         self.about = ElidedLabel("secondary", font(SMALL))
         self.warning = label("", "warning", SMALL, wraps=True)
+        self.picture_button = TextButton("", "link")
+        self.embedded_button = TextButton("", "link")
+        self.embedded = EmbeddedGrid()
         self.folder_button = TextButton(tr("Show in its folder"), "link")
         self.insert_button = TextButton(tr("Edit in the message field"), "link")
         self.close_button = IconButton("close", tr("Close (Esc)"))
@@ -71,6 +89,13 @@ class DocumentCard(QWidget):
         self.text.page_changed.connect(self.pages.show_page)
         self.pages.opened.connect(self.text.go_to_page)
         self.pages.chosen.connect(self._choose_pages)
+        self.picture_button.clicked.connect(self._want_pages)
+        self.embedded_button.clicked.connect(partial(self._show_embedded, True))
+        self.embedded.left.connect(partial(self._show_embedded, False))
+        self.embedded.wanted.connect(lambda *which: self.pictures_wanted.emit(self._part, *which))
+        self.embedded.attached.connect(
+            lambda chosen: self.pictures_chosen.emit(self._attachment, self._part, chosen)
+        )
         self.insert_button.clicked.connect(lambda: self.insert_requested.emit(self._part))
         self.folder_button.clicked.connect(
             lambda: self.folder_requested.emit(Path(self._part.path))
@@ -111,13 +136,17 @@ class DocumentCard(QWidget):
         head.addWidget(self.icon)
         head.addLayout(names, 1)
         head.addWidget(self.insert_button)
+        head.addWidget(self.picture_button)
+        head.addWidget(self.embedded_button)
         head.addWidget(self.folder_button)
         head.addWidget(self.close_button)
         line = QFrame()
         line.setFixedHeight(1)
         line.setObjectName("rule")
         line.setProperty("under", True)
-        body = QHBoxLayout()
+        self._body = QWidget()
+        body = QHBoxLayout(self._body)
+        body.setContentsMargins(0, 0, 0, 0)
         body.setSpacing(16)
         body.addWidget(self.pages)
         body.addWidget(self.text, 1)
@@ -129,7 +158,9 @@ class DocumentCard(QWidget):
         layout.addWidget(self._choice)
         layout.addWidget(self.search)
         layout.addWidget(line)
-        layout.addLayout(body, 1)
+        layout.addWidget(self._body, 1)
+        layout.addWidget(self.embedded, 1)
+        self.embedded.hide()
 
     def sizeHint(self) -> QSize:
         """As high as the window allows."""
@@ -178,6 +209,16 @@ class DocumentCard(QWidget):
         self.name.show_words(part.name or tr("Pasted text"))
         self.folder_button.setVisible(bool(part.path))
         self.insert_button.setVisible(insertable)
+        self.picture_button.setText(
+            tr("Attach pages as pictures") if attachment else tr("Attach this page as a picture")
+        )
+        is_painted = part.kind == DocumentKind.PDF and bool(part.pages and part.sha256)
+        self.picture_button.setVisible(is_painted)
+        self.embedded_button.hide()
+        self.embedded.set_names(part.sha256, ())
+        self._show_embedded(False)
+        if part.kind in _WITH_PICTURES and part.sha256:
+            self.pictures_listed.emit(part)
         words = "\n".join(filter(None, (note, *map(warning_words, part.warnings))))
         self.warning.setText(words)
         self.warning.setVisible(bool(words))
@@ -200,6 +241,26 @@ class DocumentCard(QWidget):
             "" if tokens is None else tokens_words(tokens, approximate=attachment.approximate)
         )
         self._show_reads(part)
+
+    def show_pictures(self, found: EmbeddedPictures) -> None:
+        """Offer the pictures in the shown file, if these are of it."""
+        if found.sha256 == self._part.sha256:
+            self.embedded.set_names(found.sha256, found.names)
+            count = len(found.names)
+            self.embedded_button.setText(trn("{count} picture", "{count} pictures", count))
+            self.embedded_button.show()
+
+    def _show_embedded(self, shown: bool) -> None:
+        """Show the pictures in the file in place of its text."""
+        if shown is self.embedded.isVisibleTo(self):
+            return
+        if shown:
+            self.embedded.begin()
+        self.embedded.setVisible(shown)
+        self.embedded_button.setVisible(not shown and bool(self.embedded.count))
+        self.search.setVisible(not shown)
+        self._body.setVisible(not shown)
+        (self.embedded if shown else self.text).setFocus(Qt.FocusReason.OtherFocusReason)
 
     def show_passage(self, start: int, end: int) -> None:
         """Mark the characters [start, end) of the file's text."""
@@ -246,6 +307,18 @@ class DocumentCard(QWidget):
             self.reads_chosen.emit(self._attachment, Reads.WHOLE)
         else:
             self.pages_chosen.emit(self._attachment, chosen)
+
+    def _want_pages(self) -> None:
+        """Ask for pictures of the chosen pages; of the one at the top if none can be chosen."""
+        part, pages = self._part, (self.text.page,)
+        if self._attachment:
+            pages = part.chosen if part.reads is Reads.PAGES else tuple(range(len(part.pages)))
+        if len(pages) > MOST_PAGE_PICTURES:
+            most = number(MOST_PAGE_PICTURES)
+            self.pages.say(tr("Choose up to {most} pages to attach them as pictures.", most=most))
+            self.choose_pages()
+        else:
+            self.pages_wanted.emit(self._attachment, part, pages)
 
     def _check(self, reads: Reads) -> None:
         """Check one way. In a `QButtonGroup` an arrow key would choose each that it passes."""

@@ -177,12 +177,12 @@ class PageList(QWidget):
         if not chosen:
             with QSignalBlocker(self.list):
                 item.setCheckState(_CHECKED)
-            self._say(tr("The model reads at least one page. Remove the file to read none."))
+            self.say(tr("The model reads at least one page. Remove the file to read none."))
             return
         self._choose(chosen)
 
     def _choose(self, chosen: Sequence[int]) -> None:
-        self._say("")
+        self.say("")
         self.ranges.setText(write_ranges(chosen, self._labels))
         self.show_chosen(chosen)
         self.chosen.emit(tuple(chosen))
@@ -190,18 +190,18 @@ class PageList(QWidget):
     def _on_ranges(self, text: str) -> None:
         chosen = read_ranges(text, self._labels)
         if chosen:
-            self._say("")
+            self.say("")
             self.show_chosen(chosen)
             self.chosen.emit(chosen)
             self.show_page(chosen[0])
             self.opened.emit(chosen[0])
         else:
             wrong = tr("There is no such page.") if chosen is None else tr("Choose a page.")
-            self._say(wrong)
+            self.say(wrong)
 
     def _tidy(self) -> None:
         """Show the pages that are chosen in place of what was typed."""
-        self._say("")
+        self.say("")
         self.ranges.setText(write_ranges(self._checked(), self._labels))
 
     def _on_clicked(self, item: QListWidgetItem) -> None:
@@ -211,7 +211,8 @@ class PageList(QWidget):
         if row >= 0:
             self.opened.emit(row)
 
-    def _say(self, words: str) -> None:
+    def say(self, words: str) -> None:
+        """Say what is wrong with the choice; "": nothing."""
         if words and words != self.note.text():
             accessibility.announce(self.ranges, words)
         self.note.setText(words)

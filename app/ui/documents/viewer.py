@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, SignalInstance
 from PySide6.QtWidgets import QWidget
 
 from app.domain.parts import FilePart
 from app.state.attachments import AttachmentsState
+from app.state.pictures import EmbeddedPictures, PictureCopy, PicturesState
 from app.system.translation import tr
 from app.ui.widgets.popover import Popover
 
@@ -21,15 +23,26 @@ class DocumentViewer(QObject):
 
     pages_chosen = Signal(int, object)  # id of an attachment, indexes of its pages
     reads_chosen = Signal(int, object)  # id of an attachment, Reads
+    page_pictures_requested = Signal(object, object, int)  # FilePart, indexes of its pages, and id
+    # of the attachment, or 0
+    pictures_listed = Signal(object)  # FilePart whose pictures are to be listed
+    pictures_wanted = Signal(object, object, int)  # FilePart, places of its pictures, and pixels
+    pictures_attached = Signal(object, object, int)  # FilePart, places and names of its pictures,
+    # and id of the attachment, or 0
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     insert_requested = Signal(object)  # FilePart of a pasted text, to be put into the field
 
-    def __init__(self, window: QWidget, state: AttachmentsState) -> None:
+    def __init__(
+        self, window: QWidget, state: AttachmentsState, pictures: PicturesState | None = None
+    ) -> None:
         super().__init__(window)
         self._window, self._state = window, state
         self.card: DocumentCard | None = None
         self.popover: Popover | None = None
         state.changed.connect(self._follow)
+        if pictures is not None:
+            pictures.embedded.connect(self._on_listed)
+            pictures.read.connect(self._on_read)
 
     @property
     def popovers(self) -> tuple[Popover, ...]:
@@ -83,12 +96,31 @@ class DocumentViewer(QObject):
             card.reads_chosen.connect(self.reads_chosen)
             card.folder_requested.connect(self.folder_requested)
             card.insert_requested.connect(self._insert)
+            card.pages_wanted.connect(partial(self._attach, self.page_pictures_requested))
+            card.pictures_chosen.connect(partial(self._attach, self.pictures_attached))
+            card.pictures_listed.connect(self.pictures_listed)
+            card.pictures_wanted.connect(self.pictures_wanted)
         return self.card, self.popover
 
     def _insert(self, part: FilePart) -> None:
         if self.popover is not None:
             self.popover.close_card()
         self.insert_requested.emit(part)
+
+    def _attach(
+        self, request: SignalInstance, attachment: int, part: FilePart, which: object
+    ) -> None:
+        if self.popover is not None:
+            self.popover.close_card()  # what was attached is below it
+        request.emit(part, which, attachment)
+
+    def _on_listed(self, found: EmbeddedPictures) -> None:
+        if self.card is not None:
+            self.card.show_pictures(found)
+
+    def _on_read(self, copy: PictureCopy) -> None:
+        if self.card is not None:
+            self.card.embedded.show_copy(copy)
 
     def _follow(self) -> None:
         """Show what is read of the shown file now; close the card when it was removed."""
