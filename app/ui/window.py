@@ -293,6 +293,7 @@ class Window(QWidget):
     def finish(self) -> None:
         """Close the window without emitting `closing` again."""
         self._close_confirmed = True
+        self.attaching.regions.close()
         self.close()
 
     def open_picker(self) -> None:

@@ -103,6 +103,19 @@ class ScreenRegions(QObject):
         if self.is_open:
             self._end()
 
+    def close(self) -> None:
+        """Choose nothing, and leave the window hidden: the app ends."""
+        self._begin.stop()
+        self._gone, self._overlays = self._overlays, []
+        application = QGuiApplication.instance()
+        if self._gone and isinstance(application, QGuiApplication):
+            for changed in (application.screenAdded, application.screenRemoved):
+                changed.disconnect(self.cancel)
+        for each in self._gone:
+            each.hide()
+            each.pixmap = QPixmap()
+            each.deleteLater()
+
     def _take(self) -> None:
         try:
             found = self._grab()
@@ -133,20 +146,11 @@ class ScreenRegions(QObject):
         self.taken.emit(image)
 
     def _end(self) -> None:
-        overlays, self._overlays = self._overlays, []
-        application = QGuiApplication.instance()
-        if overlays and isinstance(application, QGuiApplication):
-            for changed in (application.screenAdded, application.screenRemoved):
-                changed.disconnect(self.cancel)
+        self.close()
         self._window.show()
         if not self._window.isMaximized() and not self._window.isFullScreen():
             self._window.move(self._place)  # else X11 places it as a new one
         self._window.activateWindow()
-        self._gone = overlays
-        for each in overlays:
-            each.hide()
-            each.pixmap = QPixmap()
-            each.deleteLater()
         self.ended.emit()
 
 

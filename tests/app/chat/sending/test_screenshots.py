@@ -158,3 +158,14 @@ def test_the_command_takes_what_is_chosen_in_the_window(stage: Stage) -> None:
     assert stage.window.isVisible()
     regions.failed.emit()
     assert stage.state.notices[NOTICE].sentence == "The screen could not be captured."
+
+
+def test_nothing_is_left_over_the_screen_when_the_app_ends(stage: Stage) -> None:
+    stage.window.actions_by_id["screenshot"].trigger()
+    regions = stage.window.attaching.regions
+    until(lambda: bool(regions.overlays))
+    (overlay,) = regions.overlays
+    stage.window.finish()
+    assert not overlay.isVisible()
+    assert not regions.is_open
+    assert not stage.window.isVisible()
