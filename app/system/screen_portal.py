@@ -74,9 +74,11 @@ class ScreenPortal(QObject):
         self._ask_milliseconds = ask_milliseconds
         self._bus: QDBusConnection | None = None
         self._request: _Request | None = None
+        self._asked: QDBusPendingCallWatcher | None = None  # for the answer that it was taken
+        self._service: QDBusServiceWatcher | None = None
         self._paths: list[str] = []  # of the request: the expected one, and the one it got
         self._wait = QTimer(self, singleShot=True, interval=choice_milliseconds)
-        self._wait.timeout.connect(lambda: self._fail(PortalFault.SILENT))
+        self._wait.timeout.connect(self._on_gone)
 
     def take(self, window: str = "") -> None:
         """Ask for a screenshot; `window` names the asking one, as the portal names windows."""
@@ -92,11 +94,12 @@ class ScreenPortal(QObject):
         self._listen(f"{OBJECT}/request/{sender}/{token}")  # first: the answer may be quick
         call = QDBusMessage.createMethodCall(SERVICE, OBJECT, SCREENSHOT, "Screenshot")
         call.setArguments([window, {"interactive": True, "handle_token": token}])
-        watcher = QDBusPendingCallWatcher(bus.asyncCall(call, self._ask_milliseconds), request)
-        watcher.finished.connect(lambda done: self._on_asked(request, done))
-        gone = QDBusServiceWatcher.WatchModeFlag.WatchForUnregistration
-        service = QDBusServiceWatcher(SERVICE, bus, gone, request)
-        service.serviceUnregistered.connect(lambda _: self._fail(PortalFault.SILENT))
+        self._asked = QDBusPendingCallWatcher(bus.asyncCall(call, self._ask_milliseconds), self)
+        self._asked.finished.connect(self._on_asked)
+        if self._service is None:
+            gone = QDBusServiceWatcher.WatchModeFlag.WatchForUnregistration
+            self._service = QDBusServiceWatcher(SERVICE, bus, gone, self)
+            self._service.serviceUnregistered.connect(self._on_gone)
         self._wait.start()
 
     def close(self) -> None:
@@ -121,9 +124,10 @@ class ScreenPortal(QObject):
         if self._bus is not None and self._request is not None:
             self._bus.connect(SERVICE, path, REQUEST, "Response", self._request, _RESPONSE)
 
-    def _on_asked(self, request: _Request, done: QDBusPendingCallWatcher) -> None:
-        if request is not self._request:
-            return
+    def _on_asked(self, done: QDBusPendingCallWatcher) -> None:
+        done.deleteLater()
+        if done is not self._asked or self._request is None:
+            return  # of an earlier request, or one that has ended
         if done.isError():
             self._fail(_fault_of(done.error()))
             return
@@ -133,6 +137,10 @@ class ScreenPortal(QObject):
             self._fail(PortalFault.BROKEN)
         elif path not in self._paths:  # an old portal that does not use the token
             self._listen(path)
+
+    def _on_gone(self) -> None:
+        if self._request is not None:
+            self._fail(PortalFault.SILENT)
 
     def _on_answer(self, code: int, results: Mapping[str, Any]) -> None:
         path = _file_of(results.get("uri"))
@@ -153,7 +161,7 @@ class ScreenPortal(QObject):
         self.failed.emit(fault)
 
 
-_RESPONSE = SLOT("on_response(uint,QVariantMap)")
+_RESPONSE: Any = SLOT("on_response(uint,QVariantMap)")  # a text, though the stubs say bytes
 
 
 def _fault_of(error: QDBusError) -> PortalFault:

@@ -145,7 +145,7 @@ class Attachments:
 
     def attach_image(self, content: bytes, editing: int | None = None) -> None:
         """Attach a pasted picture, as a file of some picture format."""
-        self.attach_contents(self._place(editing), [("", lambda *_: content)])
+        self.attach_contents(self._place(editing), [("", lambda _texts, _cancelled: content)])
 
     def attach_contents(
         self,

@@ -68,7 +68,7 @@ class Screenshots(QObject):
 
     def attach(self, image: QImage) -> None:
         """The window took a picture."""
-        self._attach(lambda *_: screen_grab.png(image))
+        self._attach(lambda _texts, _cancelled: screen_grab.png(image))
 
     def fail(self) -> None:
         """The window could take no picture."""

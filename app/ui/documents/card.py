@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -92,10 +93,8 @@ class DocumentCard(QWidget):
         self.picture_button.clicked.connect(self._want_pages)
         self.embedded_button.clicked.connect(partial(self._show_embedded, True))
         self.embedded.left.connect(partial(self._show_embedded, False))
-        self.embedded.wanted.connect(lambda *which: self.pictures_wanted.emit(self._part, *which))
-        self.embedded.attached.connect(
-            lambda chosen: self.pictures_chosen.emit(self._attachment, self._part, chosen)
-        )
+        self.embedded.wanted.connect(self._want_pictures)
+        self.embedded.attached.connect(self._choose_pictures)
         self.insert_button.clicked.connect(lambda: self.insert_requested.emit(self._part))
         self.folder_button.clicked.connect(
             lambda: self.folder_requested.emit(Path(self._part.path))
@@ -249,6 +248,12 @@ class DocumentCard(QWidget):
             count = len(found.names)
             self.embedded_button.setText(trn("{count} picture", "{count} pictures", count))
             self.embedded_button.show()
+
+    def _want_pictures(self, places: Sequence[int], longest: int) -> None:
+        self.pictures_wanted.emit(self._part, places, longest)
+
+    def _choose_pictures(self, chosen: Sequence[tuple[int, str]]) -> None:
+        self.pictures_chosen.emit(self._attachment, self._part, chosen)
 
     def _show_embedded(self, shown: bool) -> None:
         """Show the pictures in the file in place of its text."""

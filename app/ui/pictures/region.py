@@ -24,6 +24,7 @@ from PySide6.QtGui import (
     QAccessible,
     QColor,
     QGuiApplication,
+    QImage,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -121,7 +122,7 @@ class ScreenRegions(QObject):
             found = self._grab()
             self._overlays = [RegionOverlay(screen, pixmap) for screen, pixmap in found]
             for each in self._overlays:
-                each.chosen.connect(lambda rect, each=each: self._on_chosen(each, rect))
+                each.chosen.connect(self._on_chosen)
                 each.cancelled.connect(self.cancel)
                 each.show_over()
             application = QGuiApplication.instance()
@@ -139,9 +140,7 @@ class ScreenRegions(QObject):
         first.activateWindow()
         first.setFocus()
 
-    def _on_chosen(self, overlay: RegionOverlay, chosen: QRect) -> None:
-        image = overlay.pixmap.copy(chosen).toImage()
-        image.setDevicePixelRatio(1.0)
+    def _on_chosen(self, image: QImage) -> None:
         self._end()
         self.taken.emit(image)
 
@@ -157,7 +156,7 @@ class ScreenRegions(QObject):
 class RegionOverlay(QWidget):
     """The frozen picture of one screen; a drag, or keys, choose a rectangle of it."""
 
-    chosen = Signal(object)  # QRect in device pixels
+    chosen = Signal(object)  # QImage, in device pixels
     cancelled = Signal()
 
     def __init__(self, screen: QScreen, pixmap: QPixmap) -> None:
@@ -205,10 +204,15 @@ class RegionOverlay(QWidget):
         if self.selection.isEmpty():
             self._choose_whole()
         else:
-            self.chosen.emit(self.pixels())
+            self._take(self.pixels())
 
     def _choose_whole(self) -> None:
-        self.chosen.emit(self.pixmap.rect())
+        self._take(self.pixmap.rect())
+
+    def _take(self, pixels: QRect) -> None:
+        image = self.pixmap.copy(pixels).toImage()
+        image.setDevicePixelRatio(1.0)
+        self.chosen.emit(image)
 
     def _select(self, rect: QRect) -> None:
         self.selection = rect
@@ -270,7 +274,7 @@ class RegionOverlay(QWidget):
             return
         self._from = None
         if min(self.selection.width(), self.selection.height()) >= _LEAST:
-            self.chosen.emit(self.pixels())
+            self._take(self.pixels())
         else:
             self._select(QRect())
 
