@@ -391,6 +391,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     window.chat.search_model_line.get_requested.connect(controller.encoder.get)
     fit_line.longer_requested.connect(controller.fit.use_longer_context)
     fit_line.model_requested.connect(window.open_picker)
+    controller.models_wanted.connect(window.library.open)
     fit_line.model_chosen.connect(controller.fit.use_model)
 
 

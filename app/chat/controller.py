@@ -107,6 +107,7 @@ class Controller(QObject):
     """Handles the intents of the window."""
 
     settings_changed = Signal()
+    models_wanted = Signal()  # show the models that can be downloaded
     may_quit = Signal()  # all is saved, or the user quits without saving
     _faulted = Signal(object)  # an uncaught exception, from any thread
 
@@ -319,7 +320,7 @@ class Controller(QObject):
         )
         self.sight = Sight(
             state, self._prompts, self.model_use.choose, user_files,
-            self.library.model_index.reclaimable,
+            self.library.model_index.reclaimable, self.models_wanted.emit, states.attachments,
         )  # fmt: skip
         self.document_pictures = DocumentPictures(
             state, states.attachments, self.attachments, self._prompts.sees

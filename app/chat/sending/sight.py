@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from app.chat.requests.prompts import PromptBuilder
 from app.domain.model_ref import Local, ModelRef, local_path
-from app.domain.parts import Part, images
+from app.domain.parts import ImagePart, Part, images
+from app.state.attachments import AttachmentsState
 from app.state.chat import Notice, State
 from app.state.faults import picture_words
 from app.system.translation import sentences, tr
@@ -28,13 +30,32 @@ class Sight:
         choose: Callable[[ModelRef], None],
         user_files: BackgroundWorker,
         reclaimable: Callable[[], int],
+        get: Callable[[], object],
+        shown: AttachmentsState,
     ) -> None:
         """`choose` lets a model answer in the shown chat; `reclaimable` are bytes of memory that are
-        free once the loaded model is not.
+        free once the loaded model is not; `get` shows the models that can be downloaded.
         """
         self._state, self._prompts, self._choose = state, prompts, choose
-        self._user_files, self._reclaimable = user_files, reclaimable
+        self._user_files, self._reclaimable, self._get = user_files, reclaimable, get
         self._offered: Path | None = None
+        self._shown, self._looks = shown, 0
+        self._warned: tuple[object, ...] = ()  # what the notice was set for: chat, pictures, sees
+        for signal in (shown.changed, state.model_changed, state.chat_model_changed):
+            signal.connect(self._warn)
+        state.conversation_changed.connect(self._warn)
+
+    def _warn(self, *_: object) -> None:
+        """Say so before a message is written, once its first picture is attached."""
+        chat = self._state.current
+        attached = self._shown.of(chat)
+        pictures = [each.part for each in attached if isinstance(each.part, ImagePart)]
+        asked = (chat, *(each.sha256 for each in pictures), self._prompts.sees(chat))
+        if asked == self._warned:
+            return
+        had, self._warned = len(self._warned) > 2, asked
+        if pictures or had:
+            self.refuses(chat, pictures)
 
     def refuses(self, chat: int | None, parts: Sequence[Part]) -> bool:
         """Whether a message has pictures and its model is known not to see; a notice says so."""
@@ -54,11 +75,13 @@ class Sight:
         return True
 
     def use_offered(self) -> None:
-        """Let the model of the notice answer in the shown chat."""
+        """Let the model of the notice answer in the shown chat, or show those to download."""
         self._state.set_notice(NOTICE, None)
         path, self._offered = self._offered, None
         if path is not None:
             self._choose(Local(path))
+        else:
+            self._get()
 
     def _look(self, refused: Notice, own: Path | None, *, keep: str) -> None:
         """Look for a model that sees and fits in memory, and name it in the notice.
@@ -69,12 +92,18 @@ class Sight:
         names = {each.path: each.name for each in others[:_MOST_MODELS]}
 
         spare = self._reclaimable()
+        self._looks += 1
+        look_number = self._looks
 
         def look() -> Path | None:
             return next((path for path in names if _is_seeing(path, spare)), None)
 
         def looked(found: Path | None) -> None:
-            if found is None or self._state.notices.get(NOTICE) != refused:
+            if look_number != self._looks or self._state.notices.get(NOTICE) != refused:
+                return
+            if found is None:
+                action = tr("Get one that can")
+                self._state.set_notice(NOTICE, replace(refused, action=action))
                 return
             self._offered = found
             remedy = sentences(keep, tr("{model} on this computer can.", model=names[found]))

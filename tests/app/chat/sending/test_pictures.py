@@ -312,6 +312,34 @@ def test_a_refused_picture_names_an_installed_model_that_sees(
     assert NOTICE not in stage.state.notices
 
 
+def test_a_picture_is_refused_before_anything_is_written(
+    make: Callable[..., Stage], tmp_path: Path
+) -> None:
+    stage = make(encoder=None)
+    attached = _attach(stage, _file(tmp_path))
+    until(lambda: NOTICE in stage.state.notices and bool(stage.state.notices[NOTICE].action))
+    notice = stage.state.notices[NOTICE]
+    assert notice.sentence == "Small Model cannot read images."
+    assert notice.action == "Get one that can"  # no other model is installed
+    stage.controller.attachments.remove(attached.id)
+    assert NOTICE not in stage.state.notices
+    _attach(stage, _file(tmp_path))
+    until(lambda: NOTICE in stage.state.notices)
+    loaded = stage.state.model.loaded
+    assert loaded is not None
+    seeing = replace(stage.state.model, loaded=replace(loaded, encoder=ENCODER))
+    stage.state.set_model(seeing)
+    assert NOTICE not in stage.state.notices
+    stage.state.set_model(replace(seeing, loaded=loaded))
+    until(lambda: bool(stage.state.notices[NOTICE].action))
+    wanted: list[bool] = []
+    stage.controller.models_wanted.disconnect()  # it opens the page of models
+    stage.controller.models_wanted.connect(lambda: wanted.append(True))
+    stage.window.banners.acted.emit(NOTICE)
+    assert wanted
+    assert NOTICE not in stage.state.notices
+
+
 def test_the_copies_that_are_shown_are_made_by_a_child_process(
     stage: Stage, tmp_path: Path
 ) -> None:
