@@ -46,7 +46,7 @@ _SLOW = ("NoReply", "Timeout", "TimedOut")
 class _Request(QObject):
     """Receives the response to one request; that to an earlier one reaches nobody."""
 
-    answered = Signal(int, object)
+    answered = Signal(object, object)  # code and results
 
     @Slot("uint", "QVariantMap")
     def on_response(self, code: int, results: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ SMALL = {
     "AdapterSection.strength_changed(int,double)",
     "AdapterSection.switched(int,bool)",
     "AdapterRow.stepped(int)",  # places
+    "EmbeddedGrid.wanted(PyObject,int)",  # pixels
     "Handle.dragged_to(int)",  # pixels
     "Handle.stepped(int)",
     "WaitingMessages.edit_requested(int)",  # counted from 1 in each run, as in the next two
@@ -44,9 +45,15 @@ SMALL = {
     "Composer.file_restored(PyObject,int)",
     "Composer.file_retried(int)",
     "DocumentCard.pages_chosen(int,PyObject)",
+    "DocumentCard.pages_wanted(int,PyObject,PyObject)",
+    "DocumentCard.pictures_chosen(int,PyObject,PyObject)",
+    "DocumentCard.pictures_wanted(PyObject,PyObject,int)",  # pixels
     "DocumentCard.reads_chosen(int,PyObject)",
     "DocumentText.page_changed(int)",  # index
+    "DocumentViewer.page_pictures_requested(PyObject,PyObject,int)",
     "DocumentViewer.pages_chosen(int,PyObject)",
+    "DocumentViewer.pictures_attached(PyObject,PyObject,int)",
+    "DocumentViewer.pictures_wanted(PyObject,PyObject,int)",  # pixels
     "DocumentViewer.reads_chosen(int,PyObject)",
     "Editing.file_reloaded(int)",
     "Editing.file_removed(int)",
