@@ -64,6 +64,7 @@ SMALL = {
     "PageList.opened(int)",  # index
     "PictureCanvas.moved(int)",  # places
     "PictureCard.wanted(PyObject,int)",  # pixels
+    "FitLine.detail_requested(int,PyObject)",  # an attachment
     "PictureViewer.described(int,QString)",  # an attachment
     "PictureViewer.detail_chosen(int,PyObject)",
     "PictureViewer.details_wanted(int)",

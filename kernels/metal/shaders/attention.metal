@@ -16,7 +16,8 @@
 kernel void attend_step(
     device const float *q, device const float *k, device const float *v, device float *out,
     device float *partial, device const long *positions, device const long *turns,
-    device const long *tables, device const float *query_norm, device const float *key_norm, device const float *frequencies,
+    device const long *tables, device const float *query_norm, device const float *key_norm,
+    device const float *frequencies,
     device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3, device uchar *a4,
     device uchar *a5, device uchar *a6, device uchar *a7, device uchar *a8, device uchar *a9,
     device uchar *a10, device uchar *a11, device uchar *a12, device uchar *a13, device uchar *a14,
@@ -104,8 +105,9 @@ kernel void combine(device const float *partial, device float *out, constant lon
 //
 // A SIMD group for each head of queries and then of keys, of each token from `start` on.
 kernel void append_rows(device float *q, device const float *k, device const float *v,
-                        device const long *turns, device const long *table, device const float *query_norm,
-                        device const float *key_norm, device const float *frequencies,
+                        device const long *turns, device const long *table,
+                        device const float *query_norm, device const float *key_norm,
+                        device const float *frequencies,
                         device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
                         device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
                         device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11,
