@@ -12,7 +12,7 @@ struct Attended { float most[R], total[R], sums[R][BLOCKS]; };
 // How scores are limited, and the positions of the queries.
 struct Limits {
     float scale, cap;
-    uint window;              // 0: unlimited
+    uint window;  // 0: unlimited
     uint positions[R];
     uint span;  // where the span of the queries begins, if they are in one
     uint last;  // the highest position that any of them sees

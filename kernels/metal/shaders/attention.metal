@@ -17,11 +17,10 @@ kernel void attend_step(
     device const float *q, device const float *k, device const float *v, device float *out,
     device float *partial, device const long *positions, device const long *turns,
     device const long *tables, device const float *query_norm, device const float *key_norm,
-    device const float *frequencies,
-    device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3, device uchar *a4,
-    device uchar *a5, device uchar *a6, device uchar *a7, device uchar *a8, device uchar *a9,
-    device uchar *a10, device uchar *a11, device uchar *a12, device uchar *a13, device uchar *a14,
-    device uchar *a15, constant long *p, constant float *f,
+    device const float *frequencies, device uchar *a0, device uchar *a1, device uchar *a2,
+    device uchar *a3, device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
+    device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11, device uchar *a12,
+    device uchar *a13, device uchar *a14, device uchar *a15, constant long *p, constant float *f,
     uint3 group [[threadgroup_position_in_grid]], uint3 groups [[threadgroups_per_grid]],
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
     threadgroup float4 held[R * ROW / 4];  // aligned for loads of four
@@ -107,12 +106,11 @@ kernel void combine(device const float *partial, device float *out, constant lon
 kernel void append_rows(device float *q, device const float *k, device const float *v,
                         device const long *turns, device const long *table,
                         device const float *query_norm, device const float *key_norm,
-                        device const float *frequencies,
-                        device uchar *a0, device uchar *a1, device uchar *a2, device uchar *a3,
-                        device uchar *a4, device uchar *a5, device uchar *a6, device uchar *a7,
-                        device uchar *a8, device uchar *a9, device uchar *a10, device uchar *a11,
-                        device uchar *a12, device uchar *a13, device uchar *a14, device uchar *a15,
-                        constant long *p, constant float *f,
+                        device const float *frequencies, device uchar *a0, device uchar *a1,
+                        device uchar *a2, device uchar *a3, device uchar *a4, device uchar *a5,
+                        device uchar *a6, device uchar *a7, device uchar *a8, device uchar *a9,
+                        device uchar *a10, device uchar *a11, device uchar *a12, device uchar *a13,
+                        device uchar *a14, device uchar *a15, constant long *p, constant float *f,
                         uint2 group [[threadgroup_position_in_grid]],
                         uint lane [[thread_index_in_simdgroup]]) {
     threadgroup float row[ROW];
