@@ -81,6 +81,17 @@ def tool_point(view: Transcript, index: int, name: str) -> QPoint:
     return (area.center() + QPointF(left, top)).toPoint()
 
 
+def hover(qtbot: QtBot, view: Transcript, point: QPoint) -> None:
+    """Move the mouse to a message; an earlier test may have left it at that very place."""
+    qtbot.mouseMove(view.viewport(), QPoint(1, 1))
+
+    def moved() -> bool:
+        qtbot.mouseMove(view.viewport(), point)
+        return view.message_layout.hovered >= 0
+
+    qtbot.waitUntil(moved)
+
+
 def click(qtbot: QtBot, view: Transcript, point: QPoint) -> None:
     qtbot.mouseMove(view.viewport(), point)
     qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=point)

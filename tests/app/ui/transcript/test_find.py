@@ -43,7 +43,7 @@ $$needle$$
 
 def search(view: Transcript, qtbot: QtBot, query: str) -> Finder:
     view.finder.search(query)
-    qtbot.waitUntil(lambda: not view.finder.searching)
+    qtbot.waitUntil(lambda: not view.finder.searching, timeout=60_000)
     return view.finder
 
 

@@ -22,6 +22,7 @@ from transcript_driver import (
     click,
     clipboard,
     drag,
+    hover,
     message,
     part_point,
     stream_text,
@@ -186,7 +187,7 @@ def test_hover_shows_tools_without_moving_anything(view: Transcript, qtbot: QtBo
     view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
     assert view.tools.shown(0) == ([], [])
     heights = [shown.height for shown in view.stack.views]
-    qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
+    hover(qtbot, view, part_point(view, 0, 0, 5, 5))
     assert [tool.name for tool in view.tools.shown(0)[0]] == ["copy", "edit", "fork", "delete"]
     assert [shown.height for shown in view.stack.views] == heights
 
@@ -263,7 +264,7 @@ def test_the_row_of_thoughts_names_what_the_engine_measured(view: Transcript) ->
 
 def open_editor(view: Transcript, qtbot: QtBot) -> QPlainTextEdit:
     view.set_messages([message(1, "Ask", is_user=True), message(2, "Said")])
-    qtbot.mouseMove(view.viewport(), part_point(view, 0, 0, 5, 5))
+    hover(qtbot, view, part_point(view, 0, 0, 5, 5))
     click(qtbot, view, tool_point(view, 0, "edit"))
     field = view.findChild(QPlainTextEdit)
     assert isinstance(field, QPlainTextEdit)
