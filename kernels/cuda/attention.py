@@ -120,8 +120,9 @@ def attend_step(
 ) -> None:
     """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
 
-    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of this position is in its page. The result goes to `out` [B, H * C], or
-    quantized to `then`, which needs heads of whole units.
+    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of
+    this position is in its page. The result goes to `out` [B, H * C], or quantized to `then`,
+    which needs heads of whole units.
     """
     assert then is None or one.width % 32 == 0, one.width
     blocks = _STEP_BLOCKS[one.layer.dtype][one.width > 128]

@@ -113,8 +113,9 @@ def step_launch(
 ) -> AttendStep:
     """Attention of one token of each sequence; `positions` i64 [B], `tables` i64 [B, pages].
 
-    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of this position is in its page. The result goes to `out` [B, H * C].
-    The function is called with the buffers of the pages and the number of positions at most.
+    RoPE has the positions `turns` i64 [B, pairs], if they are given. Without k and v the row of
+    this position is in its page. The result goes to `out` [B, H * C]. The function is called with
+    the buffers of the pages and the number of positions at most.
     """
     sequences, rows = len(positions), one.rows(one.group)
     kernels = one.kernels(rows, writes=k is not None, turns=turns is not None)
