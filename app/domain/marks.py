@@ -1,7 +1,7 @@
 """Boxes and points that an answer names in a picture, and the coordinates of each family of models.
 
-A model writes coordinates in a system of its own. `readings` chooses it by the model's family and
-by the values, and `placed` turns what `app.domain.mark_parser` found into shares of the picture.
+The coordinate system differs between models. `readings` chooses it by the model's family and the
+values, and `placed` turns what `app.domain.mark_parser` found into shares of the picture.
 """
 
 from __future__ import annotations

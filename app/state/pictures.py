@@ -32,7 +32,7 @@ class EmbeddedPictures:
 
 
 def embedded_key(sha256: str, index: int) -> str:
-    """What a copy of a picture in a document has in place of the hash of its own file."""
+    """The cache key of picture number `index` in a document: the document's hash and the index."""
     return f"{sha256}/{index}"
 
 

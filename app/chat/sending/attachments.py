@@ -53,8 +53,8 @@ MOST_FILES = 25  # of folders, in one message
 MOST_AT_ONCE = 100  # files and folders
 _MOST_COUNTED = 10_000  # files of a folder
 _log = logging.getLogger(__name__)
-# Makes the bytes of a picture's file on the thread, and is told whether it is still wanted; raises
-# ExtractionError.
+# Returns the bytes of a picture's file; called on the worker's thread, with a function that says
+# whether the picture was removed meanwhile. Raises ExtractionError.
 Content = Callable[[FileTexts, Callable[[], bool]], bytes]
 
 

@@ -4,7 +4,7 @@
 // Pages lie in at most CHUNKS buffers. An entry of a page table is the number of a buffer, from bit
 // 48 on, and where the page starts in it. Macros: TYPE of the cache, 0 float, 1 half, 2 char with
 // scales; C channels of a head; PAIRS of channels that RoPE rotates, INTERLEAVED or not; NORM:
-// heads are normed before; TURNS: each pair has a position of its own; SPAN channels of a Hadamard
+// heads are normed before; TURNS: RoPE positions differ between pairs; SPAN channels of a Hadamard
 // transform, in ROUNDS.
 
 #define CHUNKS 16  // as in arena.py
