@@ -95,6 +95,9 @@ class ChatSettings:
     policy: ContextPolicy = ContextPolicy.DROP_OLDEST  # when it outgrows the model's context
     adapters: tuple[AdapterChoice, ...] = ()
     collections: tuple[int, ...] = ()  # ids of those whose passages questions are answered from
+    tools: tuple[str, ...] = ()  # ids of those that the model may call
+    readable: tuple[Path, ...] = ()  # files and folders that tools may read
+    writable: tuple[Path, ...] = ()  # folders that tools may read, and write files into
     resolved: ResolvedText = ResolvedText()
     unknown: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # keys of a newer version
 
@@ -165,6 +168,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "policy": ("policy",),
     "adapters": ("adapters",),
     "collections": ("collections",),
+    "tools": ("tools", "readable", "writable"),
 }
 
 
@@ -206,6 +210,9 @@ def settings_values(settings: ChatSettings) -> dict[str, Any]:
         "policy": _unless(settings.policy.value, ContextPolicy.DROP_OLDEST.value),
         "adapters": [[str(use.path), use.on, use.strength] for use in settings.adapters] or None,
         "collections": list(settings.collections) or None,
+        "tools": list(settings.tools) or None,
+        "readable": [str(path) for path in settings.readable] or None,
+        "writable": [str(path) for path in settings.writable] or None,
         "resolved": [settings.resolved.source, settings.resolved.text]
         if settings.resolved != ResolvedText()
         else None,
@@ -238,7 +245,7 @@ def settings_from(found: object) -> ChatSettings:
         model=_model_of(stored.get("model")),
         instructions=instructions if isinstance(instructions, str) else None,
         sampling=MappingProxyType(fit_sampling(stored.get("sampling"))),
-        stop=tuple(text for text in _list(stored.get("stop")) if isinstance(text, str) and text),
+        stop=_strings(stored.get("stop")),
         format=_choice(AnswerFormat, stored.get("format"), AnswerFormat.FREE),
         texts=MappingProxyType(_texts(stored.get("texts"))),
         thinking=_choice(Thinking, stored.get("thinking"), Thinking.USUAL),
@@ -246,6 +253,9 @@ def settings_from(found: object) -> ChatSettings:
         policy=_choice(ContextPolicy, stored.get("policy"), ContextPolicy.DROP_OLDEST),
         adapters=tuple(adapters_from(stored.get("adapters"))),
         collections=_ids(stored.get("collections")),
+        tools=tuple(dict.fromkeys(_strings(stored.get("tools")))),
+        readable=tuple(map(Path, _strings(stored.get("readable")))),
+        writable=tuple(map(Path, _strings(stored.get("writable")))),
         resolved=_resolved(stored.get("resolved")),
         unknown=MappingProxyType({name: stored[name] for name in stored if name not in known}),
     )
@@ -276,6 +286,15 @@ def _choice(kind: type[E], stored: object, usual: E) -> E:
 
 def _list(stored: object) -> list[object]:
     return cast("list[object]", stored) if isinstance(stored, list) else []
+
+
+def _strings(stored: object) -> tuple[str, ...]:
+    return tuple(text for text in _list(stored) if isinstance(text, str) and text)
+
+
+def without_tools(settings: ChatSettings) -> ChatSettings:
+    """Settings that came from elsewhere, which must open nothing of this computer to a model."""
+    return replace(settings, tools=(), readable=(), writable=())
 
 
 def _ids(stored: object) -> tuple[int, ...]:

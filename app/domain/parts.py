@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
 from typing import TypeGuard
 
 from app.domain.document_prompt import file_prompt, none_found_prompt, passages_prompt
@@ -46,19 +48,32 @@ class ToolCallPart:
     """A call of a tool by a model."""
 
     name: str
-    arguments: str = ""  # JSON text
+    arguments: str = ""  # JSON text: those that it was called with
     call: str = ""  # id that its result repeats
     source: str = ""  # the characters of the model; "": not kept
+    written: str = ""  # the arguments of the model, which the user has changed; "": they are those
+
+
+class CallEnd(StrEnum):
+    """Why a call was not carried out, or not to its end."""
+
+    DENIED = "denied"  # by the user
+    STOPPED = "stopped"  # by the user
+    REFUSED = "refused"  # there is no such tool in this chat, or its arguments are wrong
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """What a tool returned."""
+    """What a tool returned, or why there is nothing of it: the model reads that as data."""
 
     name: str
-    text: str = ""
+    text: str = ""  # at most `app.tools.results.MOST_CHARACTERS`
     call: str = ""  # id of the call
     failed: bool = False
+    end: str = ""  # a `CallEnd`; "": it was carried out
+    seconds: float = 0.0  # that it took
+    sha256: str = ""  # of the whole result in a file, where `text` is the beginning of it
+    characters: int = 0  # of the whole result; 0: `text` is all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +368,20 @@ def with_section(parts: Parts, section: SectionPart | TablePart) -> Parts:
 def sections(parts: Iterable[Part]) -> tuple[SectionPart, ...]:
     """What was made of the parts of a document, without what was put together of it."""
     return tuple(part for part in parts if isinstance(part, SectionPart) and not part.level)
+
+
+def open_calls(parts: Iterable[Part]) -> tuple[ToolCallPart, ...]:
+    """The calls of an answer that have no result, which it waits for."""
+    parts = tuple(parts)
+    done = {part.call for part in parts if isinstance(part, ToolResultPart)}
+    calls = (part for part in parts if isinstance(part, ToolCallPart))
+    return tuple(part for part in calls if part.call and part.call not in done)
+
+
+def call_rounds(parts: Iterable[Part]) -> int:
+    """How often an answer went on with results of calls."""
+    kinds = [isinstance(part, ToolResultPart) for part in parts if not isinstance(part, ErrorPart)]
+    return sum(is_result and not before for before, is_result in pairwise([False, *kinds]))
 
 
 def rewritten_text(parts: Iterable[Part]) -> str:

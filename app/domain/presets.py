@@ -33,7 +33,7 @@ from app.domain.chat_settings import (
 
 FORMAT = "tokonoma preset"
 VERSION = 1
-LOCAL_PARTS = frozenset(("model", "adapters", "collections"))  # that name files of this computer
+LOCAL_PARTS = frozenset(("model", "adapters", "collections", "tools"))  # of this computer alone
 MOST_CHARACTERS = 1_000_000  # of instructions or a greeting; longer ones fill any model's context
 _KEYS = {each.name for each in fields(Preset)} | {"format", "version"}
 _MOST_NAME = 200

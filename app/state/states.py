@@ -20,6 +20,7 @@ from app.state.presets import PresetState
 from app.state.server import ServerState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
+from app.state.tools import ToolsState
 from app.state.transfer import TransferState
 from app.state.updates import UpdateState
 
@@ -45,4 +46,5 @@ class States:
     indexing: IndexingState = field(default_factory=IndexingState)
     gpu: GPUState = field(default_factory=GPUState)
     collections: CollectionsState = field(default_factory=CollectionsState)
+    tools: ToolsState = field(default_factory=ToolsState)
     updates: UpdateState = field(default_factory=UpdateState)

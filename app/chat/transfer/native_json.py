@@ -21,7 +21,7 @@ from app.chat.transfer.json_stream import JsonStream, damaged
 from app.chat.transfer.values import a_list, a_number, a_text, an_object
 from app.domain.answer_details import details_of
 from app.domain.chat import BUILT_IN, Preset
-from app.domain.chat_settings import settings_from, settings_values
+from app.domain.chat_settings import settings_from, settings_values, without_tools
 from app.domain.chat_tree import ChatTree, FolderRecord, in_order
 from app.domain.message import AdapterMark, Message, MessageState
 from app.domain.parts import Part
@@ -247,7 +247,7 @@ def to_chat(value: object) -> ImportedChat:
         branch_tip=tree.branch_tip(_key(chat.get("leaf")))
         if chat.get("leaf") is not None
         else None,
-        settings=settings_from(chat.get("settings")),
+        settings=without_tools(settings_from(chat.get("settings"))),
         folder=_names(chat.get("folder")),
         pinned=chat.get("pinned") is True,
         archived=chat.get("archived") is True,

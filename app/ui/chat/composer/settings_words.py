@@ -27,6 +27,8 @@ def part_name(part: str) -> str:
             return tr("When the chat is full")
         case "collections":
             return tr("Documents")
+        case "tools":
+            return tr("Tools")
         case _:
             return tr("Adapters")
 
