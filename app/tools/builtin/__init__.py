@@ -1,0 +1,1 @@
+"""The tools of the app itself, one file a tool or a pair of them."""

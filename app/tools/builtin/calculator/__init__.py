@@ -1,0 +1,1 @@
+"""The calculator: numbers, units, functions, and the parser of expressions."""
