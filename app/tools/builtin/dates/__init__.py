@@ -1,0 +1,1 @@
+"""Dates and times in words, as models write them, and calculations with them."""
