@@ -427,7 +427,7 @@ class ModelSession:
         dropped, is_text = 0, not request.turns
         if not is_text:
             write = partial(self._prompts.conversation, cancelled=lambda: handle.is_cancelled)
-            build = partial(write, request.turns, request.policy)
+            build = partial(write, request.turns, request.policy, tools=request.tools)
             prompt = yield from in_background(build, "prompt", handle.checkpoint)
             fresh, dropped = prompt.ids, prompt.dropped_turns
         elif request.text:

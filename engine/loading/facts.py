@@ -34,6 +34,7 @@ def model_facts(
         base=model.base,
         has_thinking_switch=model.template.has_thinking_switch,
         can_think=model.template.markers.can_think,
+        can_call=model.template.tool_style.is_native,
         seconds=model.seconds,
         resident_bytes=resident_memory(),
         held_bytes=held_bytes,

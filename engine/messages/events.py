@@ -62,6 +62,7 @@ class ModelLoaded:
     base: bool = False  # continues text; it was not trained to chat
     has_thinking_switch: bool = False  # `Chat.thinking` changes the prompt
     can_think: bool = False  # the template knows thoughts, which a budget can end
+    can_call: bool = False  # the template knows tools: the model was trained to call them
     sampling: Sampling | None = None  # that the file recommends
     sampling_fields: tuple[str, ...] = ()  # of `sampling` that it sets
     sampling_unusable: tuple[str, ...] = ()  # its keys of sampling that mean nothing, with values

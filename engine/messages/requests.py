@@ -172,6 +172,7 @@ class Restore:
     adapters: tuple[AdapterUse, ...] | None = None  # None: those of the last SetAdapters
     model: Path | None = None
     text: str = ""  # in place of turns: continued without the chat template
+    tools: tuple[Tool, ...] = ()  # that the conversation is told of, as in Chat
 
 
 @dataclass(frozen=True, slots=True)
