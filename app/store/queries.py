@@ -206,6 +206,7 @@ def last_id(database: sqlite3.Connection) -> int:
         "preset",
         "snippet",
         "collection",
+        "tool_activity",
     )
     largest = (database.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables)
     return max(each or 0 for each in largest)

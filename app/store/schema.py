@@ -198,6 +198,36 @@ MIGRATIONS = (
         created REAL NOT NULL
     );
     """,
+    """
+    CREATE TABLE tool_grant (  -- what the user allowed for later calls
+        tool TEXT NOT NULL,
+        digest TEXT NOT NULL,  -- of the tool as it was
+        scope TEXT NOT NULL DEFAULT '',  -- such as the host of an address
+        conversation INTEGER REFERENCES conversation(id) ON DELETE CASCADE,  -- NULL: all chats
+        shown TEXT NOT NULL DEFAULT '',  -- the tool as it was
+        created REAL NOT NULL
+    );
+    CREATE INDEX tool_grant_tool ON tool_grant(tool);
+    CREATE TABLE tool_activity (  -- every call that was ever made
+        id INTEGER PRIMARY KEY,
+        conversation INTEGER NOT NULL,
+        message INTEGER NOT NULL,
+        call TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        name TEXT NOT NULL,
+        server TEXT NOT NULL,
+        arguments TEXT NOT NULL,
+        result TEXT NOT NULL DEFAULT '',
+        state TEXT NOT NULL,
+        allowed TEXT NOT NULL,
+        began REAL NOT NULL,
+        seconds REAL NOT NULL DEFAULT 0
+    );
+    CREATE INDEX tool_activity_message ON tool_activity(message);
+    -- What was said in a chat goes with it; that tools were called stays.
+    CREATE TRIGGER tool_activity_of_deleted AFTER DELETE ON conversation
+        BEGIN UPDATE tool_activity SET arguments = '', result = '' WHERE conversation = old.id; END;
+    """,
 )
 CONVERSIONS = {
     7: convert_messages,

@@ -452,6 +452,12 @@ class Store(UserRecords):
         with self._writing(durable=True) as database:
             replace_parts(database, message_id, parts)
 
+    def set_answer_parts(self, message_id: int, parts: Parts) -> None:
+        """Replace the parts of an answer that is being written, with all its text so far."""
+        with self._writing(durable=True) as database:
+            database.execute("DELETE FROM chunk WHERE message = ?", (message_id,))
+            replace_parts(database, message_id, parts)
+
     def add_part(self, message_id: int, part: Part) -> None:
         """Append a part to an answer; a finished one becomes streaming again.
 
