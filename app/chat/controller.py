@@ -66,17 +66,20 @@ from app.chat.settings.presets import Presets
 from app.chat.settings.saved_settings import SavedSettings
 from app.chat.settings.snippets import Snippets
 from app.chat.store_faults import StoreFaults
+from app.chat.tools.tools import Tools
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
 from app.chat.updates import Updates
 from app.domain.chat_settings import NO_SETTINGS
 from app.domain.deltas import AnswerUsage
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain
-from app.domain.model_ref import Local, ModelRef, local_path
+from app.domain.model_ref import Local, ModelRef, Remote, local_path
 from app.domain.parts import (
     Content,
     Parts,
 )
+from app.domain.remote_fault import RemoteFaultKind
+from app.domain.tools import ToolSource
 from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
@@ -94,6 +97,7 @@ from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
+from app.tools.joined import JoinedTools
 from engine import (
     DevicesFound,
     Event,
@@ -121,9 +125,11 @@ class Controller(QObject):
         parent: QObject | None = None,
         outside: Outside | None = None,
         extractor: Callable[[], TextExtractor] | None = None,
+        tool_source: Callable[[], ToolSource] | None = None,
     ) -> None:
         """`client` makes the client of the engine; None: the engine in this process. `extractor`
-        makes what extracts the texts of attached files; None: that of `app.documents`.
+        makes what extracts the texts of attached files; None: that of `app.documents`. `tool_source`
+        makes what all tools come from; None: those of `app.tools`.
         """
         super().__init__(parent)
         self.state = state = states.chat
@@ -143,8 +149,9 @@ class Controller(QObject):
         state.set_capabilities(self.engines.capabilities(None))
         blobs = Blobs(store_queue.path)
         self._prompts = PromptBuilder(
-            state, lambda model: self._model_settings(model), file=blobs.find
-        )
+            state, lambda model: self._model_settings(model), file=blobs.find,
+            tools=lambda conversation: self.tools.offered.of(conversation),
+        )  # fmt: skip
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
         self._own_files = BackgroundWorker("own files", self)
@@ -173,6 +180,10 @@ class Controller(QObject):
             self.chat_settings, self.report,
         )  # fmt: skip
         self.retrieval = Retrieval(state, store_queue, self.edit, self.continue_answer)
+        self.tools: Tools = Tools(
+            state, states.tools, store_queue, self._engine, blobs, tool_source or (lambda: JoinedTools(())),
+            self.engines.capabilities, self._own_files, self.report, self,
+        )  # fmt: skip
         self._answers = Answers(
             state,
             store_queue,
@@ -186,7 +197,8 @@ class Controller(QObject):
             used=self._on_used,
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
-            reached=lambda model, fault: self.network.connections.on_answer(model, fault),
+            reached=self._on_reached,
+            tools=self.tools.calls,
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)
@@ -458,6 +470,7 @@ class Controller(QObject):
         self.pictures.close()
         self.titles.close()
         self.collections.close()
+        self.tools.close()
         self.passage_documents.close()
         self.indexing.close()
         self.encoder.close()
@@ -627,6 +640,9 @@ class Controller(QObject):
         self.performance.on_answered(used, model)
         if is_here:
             self.updates.on_answered(used.generated_tokens)
+
+    def _on_reached(self, model: Remote, fault: RemoteFaultKind | None) -> None:
+        self.network.connections.on_answer(model, fault)
 
     def _load_for_answers(self, model: ModelRef | None) -> None:
         self.model_use.load_for_answers(model)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from app.domain.parts import Parts
+from app.domain.parts import Parts, ToolResultPart
 from engine import Constraint, Role
 
 _NOTHING = MappingProxyType[str, float]({})
@@ -49,5 +49,8 @@ class AnswerRequest:
 
     @property
     def continues(self) -> bool:
-        """Whether the last message is continued."""
-        return bool(self.messages) and self.messages[-1].role is Role.ASSISTANT
+        """Whether the last message is continued; behind results of tools an answer begins."""
+        last = self.messages[-1] if self.messages else None
+        if last is None or last.role is not Role.ASSISTANT:
+            return False
+        return not isinstance(last.parts[-1] if last.parts else None, ToolResultPart)

@@ -17,6 +17,7 @@ class StopReason(StrEnum):
     LENGTH = "length"  # the most tokens of the settings were generated
     CONTEXT = "context"  # the context is full
     REPETITION = "repetition"  # the text repeated itself
+    TOOL_CALLS = "tool calls"  # it has called tools as often as it may in one answer
 
 
 class AnswerAgain(StrEnum):

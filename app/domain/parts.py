@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 from typing import TypeGuard
 
 from app.domain.document_prompt import file_prompt, none_found_prompt, passages_prompt
@@ -67,13 +66,16 @@ class ToolResultPart:
     """What a tool returned, or why there is nothing of it: the model reads that as data."""
 
     name: str
-    text: str = ""  # at most `app.tools.results.MOST_CHARACTERS`
+    text: str = ""  # without what cannot be seen, and cut to `app.tools.results.MOST_CHARACTERS`
     call: str = ""  # id of the call
     failed: bool = False
     end: str = ""  # a `CallEnd`; "": it was carried out
     seconds: float = 0.0  # that it took
     sha256: str = ""  # of the whole result in a file, where `text` is the beginning of it
     characters: int = 0  # of the whole result; 0: `text` is all of it
+    ours: bool = (
+        False  # the words are those of this app: the model need not be told that it is data
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,20 +370,6 @@ def with_section(parts: Parts, section: SectionPart | TablePart) -> Parts:
 def sections(parts: Iterable[Part]) -> tuple[SectionPart, ...]:
     """What was made of the parts of a document, without what was put together of it."""
     return tuple(part for part in parts if isinstance(part, SectionPart) and not part.level)
-
-
-def open_calls(parts: Iterable[Part]) -> tuple[ToolCallPart, ...]:
-    """The calls of an answer that have no result, which it waits for."""
-    parts = tuple(parts)
-    done = {part.call for part in parts if isinstance(part, ToolResultPart)}
-    calls = (part for part in parts if isinstance(part, ToolCallPart))
-    return tuple(part for part in calls if part.call and part.call not in done)
-
-
-def call_rounds(parts: Iterable[Part]) -> int:
-    """How often an answer went on with results of calls."""
-    kinds = [isinstance(part, ToolResultPart) for part in parts if not isinstance(part, ErrorPart)]
-    return sum(is_result and not before for before, is_result in pairwise([False, *kinds]))
 
 
 def rewritten_text(parts: Iterable[Part]) -> str:

@@ -39,6 +39,7 @@ from engine import (
     Text,
     Thought,
     TokensCounted,
+    ToolCallDelta,
     Unload,
 )
 
@@ -97,6 +98,7 @@ class FakeEngine:
         self.counts = True  # tokens are counted at once
         self.image_tokens: Callable[[ImagePart], int] = lambda image: 0
         self._ended: set[int] = set()  # requests of answers
+        self._calls: dict[int, int] = {}  # index of the last call, by request
 
     def start(self) -> None:
         self.running = True
@@ -158,6 +160,7 @@ class FakeEngine:
         moved: DeviceRefusal | None = None,
         *,
         can_think: bool = False,
+        can_call: bool = False,
         template_problem: str = "",
         unusable: tuple[str, ...] = (),
         encoder: Path | None = None,
@@ -188,6 +191,7 @@ class FakeEngine:
                 moved=moved,
                 has_thinking_switch=can_think,
                 can_think=can_think,
+                can_call=can_call,
                 template_problem=template_problem,
                 sampling_unusable=unusable,
                 encoder=encoder,
@@ -248,6 +252,15 @@ class FakeEngine:
         for index, piece in enumerate(_words(text)):
             count = tokens or index + 1
             self.deliver(Text(self._request(request), piece, count, 40 + count))
+
+    def call(self, name: str, arguments: str = "{}", id: str = "", request: int = 0) -> None:
+        """Stream a call of a tool, in two pieces; each call of an answer has an id of its own."""
+        request = self._request(request)
+        index = self._calls[request] = self._calls.get(request, -1) + 1
+        half = len(arguments) // 2
+        made = id or f"call_{request}_{index}"
+        self.deliver(ToolCallDelta(request, index, made, name, arguments[:half], 5, 45))
+        self.deliver(ToolCallDelta(request, index, "", "", arguments[half:], 9, 49))
 
     def think(self, text: str, request: int = 0) -> None:
         """Stream a part of the thoughts before an answer."""

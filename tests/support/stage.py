@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication
 from app.chat.controller import Controller
 from app.chat.documents.file_texts import TextExtractor
 from app.chat.servers.network import Outside
+from app.domain.tools import ToolSource
 from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
 from app.first_paint import apply_settings
@@ -64,6 +65,7 @@ class Stage:
         capabilities: Capabilities | None = None,
         outside: Outside | None = None,
         extractor: TextExtractor | None = None,
+        tool_source: Callable[[], ToolSource] | None = None,
     ) -> None:
         """`capabilities` are those of the engine; None: of the engine in this process. `extractor`
         extracts the texts of files; None: one for plain text.
@@ -88,6 +90,7 @@ class Stage:
             ),
             outside=outside,
             extractor=lambda: extractor or PlainExtractor(),
+            tool_source=tool_source,
         )
         self.window = Window(self.states, lambda: self.controller.settings)
         apply_settings(self.window, self.controller.settings)

@@ -7,10 +7,17 @@ from dataclasses import dataclass, replace
 from app.chat.requests.prompts import memory_start
 from app.chat.requests.running_answer import QueuedAnswer, RunningAnswer
 from app.domain.answer_details import AnswerDetails
-from app.domain.deltas import PromptProgressDelta, SectionDelta, TextDelta, ThoughtDelta
+from app.domain.deltas import (
+    PromptProgressDelta,
+    SectionDelta,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+)
 from app.domain.message import MessageState
 from app.domain.model_ref import ModelRef
 from app.domain.parts import ErrorPart, with_section
+from app.domain.tool_rounds import without_open_calls
 from app.state.chat import Generation, State
 from app.store.writer import StoreQueue
 
@@ -67,6 +74,21 @@ class AnswerRecord:
         text = running.add(delta)
         if text:
             self._state.add_text(running.conversation, running.message, text, running.parts)
+        self._written(running, current, delta)
+        return bool(text)
+
+    def call(self, running: RunningAnswer, current: Generation, delta: ToolCallDelta) -> None:
+        """Show a call that the model writes."""
+        running.add_call(delta)
+        self._show(running)
+        self._written(running, current, delta)
+
+    def _written(
+        self,
+        running: RunningAnswer,
+        current: Generation,
+        delta: TextDelta | ThoughtDelta | ToolCallDelta,
+    ) -> None:
         self._state.set_generation(
             replace(
                 current,
@@ -77,7 +99,16 @@ class AnswerRecord:
                 tokens_per_second=running.tokens_per_second,
             )
         )
-        return bool(text)
+
+    def called(self, running: RunningAnswer) -> None:
+        """Store the calls that the model has written, in their places between its texts."""
+        running.take_unsaved()  # it is in the parts
+        parts = running.parts
+        self._store_queue.write(lambda store: store.set_answer_parts(running.message, parts))
+
+    def _show(self, running: RunningAnswer) -> None:
+        if (message := self._state.message(running.message)) is not None:
+            self._state.change(replace(message, parts=running.parts))
 
     def section(self, running: RunningAnswer, delta: SectionDelta) -> None:
         """A part of a long document is done: it is shown, and stored at once."""
@@ -87,8 +118,7 @@ class AnswerRecord:
             self._store_queue.write(lambda store: store.add_part(running.message, parts[-1]))
         else:
             self._store_queue.write(lambda store: store.set_parts(running.message, parts))
-        if (message := self._state.message(running.message)) is not None:
-            self._state.change(replace(message, parts=parts))
+        self._show(running)
 
     def save(self, running: RunningAnswer) -> None:
         """Append the unsaved text of an answer in the store."""
@@ -97,8 +127,9 @@ class AnswerRecord:
             self._store_queue.write(lambda store: store.append_text(message, text), text)
 
     def ended(self, running: RunningAnswer, ending: Ending) -> None:
-        """End an answer that was in progress."""
+        """End an answer that was in progress; a call that is not complete is left out."""
         self.save(running)
+        running.parts = without_open_calls(running.parts)
         # First: a slot of the window that raises must not prevent it.
         self._store_queue.write(
             lambda store: store.finish(
@@ -131,14 +162,23 @@ class AnswerRecord:
     def dropped(
         self, job: QueuedAnswer, state: MessageState, stop: str = "", error: ErrorPart | None = None
     ) -> None:
-        """End an answer that was not requested."""
+        """End an answer that was not requested, or not again after calls of tools."""
+        tokens = job.used.prompt_tokens, job.used.generated_tokens
+        seconds, details = job.used.prompt_seconds + job.used.decode_seconds, job.details
         self._store_queue.write(
-            lambda store: store.finish(job.message, state, stop=stop, error=error)
-        )
+            lambda store: store.finish(
+                job.message, state, stop=stop, error=error, prompt_tokens=tokens[0],
+                generated_tokens=tokens[1], seconds=seconds, details=details,
+            )
+        )  # fmt: skip
         self._state.set_waiting(job.message, job.conversation, "")
         message = self._state.message(job.message)
         if message is not None:
             parts = (*message.parts, *filter(None, (error,)))
-            self._state.change(replace(message, parts=parts, state=state, stop=stop))
+            ended = replace(
+                message, parts=parts, state=state, stop=stop, prompt_tokens=tokens[0],
+                generated_tokens=tokens[1], seconds=seconds, details=details or message.details,
+            )  # fmt: skip
+            self._state.change(ended)
         self._state.touch(job.conversation)
         self._state.set_queued(job.message, None)

@@ -27,8 +27,10 @@ from app.chat.requests.running_answer import (
     QueuedAnswer,
     RunningAnswer,
     asked_elsewhere,
+    joined_usage,
     waiting_words,
 )
+from app.chat.tools.calls import ToolCalls
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
     AnswerEnd,
@@ -40,13 +42,15 @@ from app.domain.deltas import (
     StepDelta,
     TextDelta,
     ThoughtDelta,
+    ToolCallDelta,
     WaitingDelta,
 )
 from app.domain.documents import SearchFault
 from app.domain.message import Message, MessageState, StopReason
 from app.domain.model_ref import ModelRef, Remote
-from app.domain.parts import ErrorPart, without_error
+from app.domain.parts import ErrorPart, Parts, without_error
 from app.domain.remote_fault import RemoteFault, RemoteFaultKind
+from app.domain.tool_rounds import open_calls
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.remote.engines import RemoteEngines
@@ -92,13 +96,17 @@ class Answers:
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
         reached: Callable[[Remote, RemoteFaultKind | None], None] = lambda _model, _fault: None,
+        tools: ToolCalls | None = None,
+        most_rounds: Callable[[], int] = lambda: 10,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
         `report` with an unexpected exception, `used` with what an answer took, the name of its
         model and whether that is on this computer, `want_model` with the model that has to be loaded for the next answer, None: any, and
         `began` with the conversation of an answer that its own model has begun. `reached` is called
-        with a model elsewhere that answers, or whose answer failed with a fault.
+        with a model elsewhere that answers, or whose answer failed with a fault. `tools` carries out
+        the calls of answers, which go on with their results as often as `most_rounds` says.
         """
+        self._tools, self._most_rounds = tools, most_rounds
         self._reached = reached
         self._want_model, self._on_began = want_model, began
         self._state = state
@@ -155,6 +163,7 @@ class Answers:
         self._queue(job)
         self._state.set_queued(message.id, message.conversation)
         self._find_passages(job)
+        self._carry_out(job)
         self._state.touch(message.conversation)
         if self._state.model.phase is ModelPhase.NONE and self._model(job) is None:
             self._want_model(None)
@@ -166,7 +175,7 @@ class Answers:
         When none is in progress or can be requested, the model of the first one is asked for.
         Engines elsewhere answer at once: nothing has to be loaded for them.
         """
-        free = [job for job in self._jobs if not (job.searching or self._closed)]
+        free = [j for j in self._jobs if not (j.searching or j.calling or self._closed)]
         for job in filter(self._is_remote, free):
             self._jobs.remove(job)
             job.turn.put(())
@@ -257,7 +266,8 @@ class Answers:
 
     def stop_waiting(self, model: ModelRef) -> None:
         """Stop the queued answers of a model: the user does not want to wait until it is loaded."""
-        for job in [job for job in self._jobs if self._model(job) == model]:
+        waiting = (job for job in self._jobs if not job.calling)
+        for job in [job for job in waiting if self._model(job) == model]:
             self._drop(job, MessageState.STOPPED, StopReason.USER)
 
     def fail_waiting(self, error: ErrorPart, model: ModelRef | None) -> None:
@@ -266,7 +276,7 @@ class Answers:
         If no model is left, those that any could write fail too.
         """
         none_left = self._state.model.phase is ModelPhase.FAILED
-        for job in list(self._jobs):
+        for job in [job for job in self._jobs if not job.calling]:
             wanted = self._model(job)
             if none_left if wanted is None else wanted == model:
                 self._drop(job, MessageState.FAILED, error=error)
@@ -319,6 +329,8 @@ class Answers:
                         self._record.prompt(running, self._start(running), delta)
                     case TextDelta() | ThoughtDelta():
                         self._on_text(running, delta)
+                    case ToolCallDelta() if running.command.tools:
+                        self._record.call(running, self._start(running), delta)
                     case WaitingDelta():
                         note = waiting_words(delta)
                         self._state.set_waiting(running.message, running.conversation, note)
@@ -330,6 +342,8 @@ class Answers:
                         self._record.section(running, delta)
                     case AnswerUsage():
                         used = delta
+                    case AnswerEnd(EndReason.TOOL_CALLS) if open_calls(running.parts):
+                        self._on_calls(running, delta, used)
                     case AnswerEnd():
                         self._on_end(running, delta, used)
                     case _:
@@ -386,11 +400,49 @@ class Answers:
         if has_text and not self._saving.isActive():
             self._saving.start()
 
+    def _on_calls(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
+        """The model waits for results of tools: the answer is queued again, and goes on with them."""
+        self._start(running)
+        self._record.called(running)
+        job, took = running.job, joined_usage(running.job.used, used)
+        self._on_used(used, running.name, running.elsewhere is None)
+        again = replace(
+            job,
+            parts=running.parts,
+            turn=Waiting(),
+            running=None,
+            rounds=job.rounds + 1,
+            used=took,
+            details=running.details(took, end),
+        )
+        self._queue(again)
+        self._state.set_queued(job.message, job.conversation)
+        if job.rounds >= self._most_rounds():
+            self._forget(running)
+            self._drop(again, MessageState.STOPPED, StopReason.TOOL_CALLS)
+        else:
+            self._carry_out(again)
+            self._forget(running)
+        self.start_next()
+
+    def _carry_out(self, job: QueuedAnswer) -> None:
+        """Keep an answer in the queue until its calls have results."""
+
+        def ended(parts: Parts) -> None:
+            job.parts, job.calling = parts, False
+            self.start_next()
+
+        calls = self._tools
+        job.calling = calls is not None and calls.run(
+            job.conversation, job.message, job.parts, ended
+        )
+
     def _on_end(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
         """End the answer: complete, stopped or at a limit."""
+        last, used = used, joined_usage(running.job.used, used)
         if used.prompt_tokens:  # it was not cancelled before it began
             self._start(running)
-        speed = tokens_per_second(used.generated_tokens, used.decode_seconds)
+        speed = tokens_per_second(last.generated_tokens, last.decode_seconds)
         if speed and running.loaded is not None:  # it is shown beside the model of this computer
             self._state.set_last_speed(speed)
         state, stop = _ENDS.get(end.reason, _COMPLETE)
@@ -406,13 +458,14 @@ class Answers:
             details=details,
         )
         self._end(running, ending)
-        self._on_used(used, running.name, running.elsewhere is None)
+        self._on_used(last, running.name, running.elsewhere is None)
 
     def _on_failed(self, running: RunningAnswer, failed: AnswerFailed, used: AnswerUsage) -> None:
         """Mark the answer as failed; what an engine elsewhere took until then is kept."""
         if self._check_adapters_again(running, failed.error):
             return
         error = replace(failed.error, file=failed.error.file or running.name)
+        used = joined_usage(running.job.used, used)
         has_begun = replace(used, chat_tokens=0) != AnswerUsage()
         if not isinstance(error.fault, SearchFault):
             self._tell_reached(running, error.fault)
@@ -489,13 +542,15 @@ class Answers:
         if self._local() or loading or self._held or self._closed:
             return
         ready = self._state.model.phase is ModelPhase.READY
-        here = (job for job in self._jobs if not self._is_remote(job))
+        here = (job for job in self._jobs if not (job.calling or self._is_remote(job)))
         waiting = (job for job in here if not (ready and self._fits(job)))
         wanted = next((model for job in waiting if (model := self._model(job))), None)
         if wanted is not None:
             self._want_model(wanted)
 
     def _note(self, job: QueuedAnswer) -> str:
+        if job.calling:
+            return tr("Waiting for tools…")
         if job.searching:
             return tr("Looking for passages…")
         if not self._fits(job) and (model := self._model(job)) is not None:
@@ -586,8 +641,10 @@ class Answers:
     def _drop(
         self, job: QueuedAnswer, state: MessageState, stop: str = "", error: ErrorPart | None = None
     ) -> None:
-        """Remove an answer from the queue before it is requested."""
+        """Remove an answer from the queue before it is requested, or requested again."""
         self._jobs.remove(job)
+        if job.calling and self._tools is not None:
+            self._tools.stop(job.message)
         self._record.dropped(job, state, stop, error)
         self._on_ended(job.conversation, job.message)
 

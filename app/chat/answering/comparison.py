@@ -96,24 +96,29 @@ class Comparisons:
             for each, model in zip(sides, models, strict=True)
         ]
 
-        def asks(side: Chat) -> Callable[[], Chat]:
+        def so_far(answer: Message) -> Sequence[Message]:
+            """The branch with what an answer has by now, if it goes on."""
+            now = state.message(answer.id)
+            return (*branch, now) if now is not None and now.parts else branch
+
+        def asks(answer: Message, side: Chat) -> Callable[[], Chat]:
             """What is asked once the model is loaded: the instructions may be the model's own."""
             return lambda: replace(
-                self._prompts.command(asked.conversation, branch),
+                self._prompts.command(asked.conversation, so_far(answer)),
                 sampling=side.sampling,
                 thinking=side.thinking,
                 thinking_budget=side.thinking_budget,
                 adapters=side.adapters,
             )
 
-        def elsewhere(side: Chat) -> Callable[[], AnswerRequest]:
+        def elsewhere(answer: Message, side: Chat) -> Callable[[], AnswerRequest]:
             """The same of an engine elsewhere."""
             usual = self._prompts.usual_sampling()
             values = {name: getattr(side.sampling, name) for name in SAMPLERS}
             chosen = {name: each for name, each in values.items() if each != getattr(usual, name)}
 
             def request() -> AnswerRequest:
-                made = self._prompts.request(asked.conversation, branch)
+                made = self._prompts.request(asked.conversation, so_far(answer))
                 return replace(made, sampling={**made.sampling, **chosen}, thinking=side.thinking)
 
             return request
@@ -122,7 +127,11 @@ class Comparisons:
         chosen = (left.model, right.model)
         for message, each, model in zip(answers, sides, chosen, strict=True):
             self._answers.enqueue(
-                message, asks(each), request=elsewhere(each), adapters=each.adapters, model=model
+                message,
+                asks(message, each),
+                request=elsewhere(message, each),
+                adapters=each.adapters,
+                model=model,
             )
 
     def keep(self, message_id: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.chat.documents.long_documents import (
     Door,
     door_elsewhere,
@@ -25,7 +27,11 @@ from engine import Chat
 def answer_here(
     state: State, engine: EngineClient, job: QueuedAnswer, command: Chat
 ) -> AnswerRun | None:
-    """The run of an answer of the engine in this process; None: it is one request."""
+    """The run of an answer of the engine in this process; None: it is one request.
+
+    Nothing is made of parts of documents by calling tools.
+    """
+    command = replace(command, tools=())
     if asked := table_request(_messages(state, job), without_error(job.parts)):
         return _from_tables(asked, door_here(state, engine, command))
     return long_here(state, engine, job, command)
@@ -35,6 +41,7 @@ def answer_elsewhere(
     state: State, client: RemoteClient, job: QueuedAnswer, model: Remote, request: AnswerRequest
 ) -> AnswerRun | None:
     """The run of an answer of an engine elsewhere; None: it is one request."""
+    request = replace(request, tools=())
     if asked := table_request(_messages(state, job), without_error(job.parts)):
         return _from_tables(asked, door_elsewhere(state, client, model, request))
     return long_elsewhere(state, client, job, model, request)

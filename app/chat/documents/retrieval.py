@@ -176,6 +176,35 @@ class Retrieval:
             )
         return True
 
+    def look_up(
+        self,
+        conversation: int,
+        words: str,
+        most: int,
+        then: Callable[[Sequence[Passage] | SearchFault | None], None],
+    ) -> None:
+        """Search the documents of a chat; `then` gets at most so many passages, None: it has none."""
+        branch = self._state.branches.get(conversation, ())
+
+        def found(result: SearchResult) -> None:
+            if result.fault:
+                then(SearchFault(result.fault))
+            else:
+                then(self._passages(conversation, branch, result.found)[:most])
+
+        def search() -> None:
+            keys = self._keys(conversation, branch)
+            if not keys and not self._unread(conversation):
+                then(None)
+            elif self.search is None:
+                then(SearchFault("no index"))
+            else:
+                self.search(words, keys, found, DEEPEST)
+
+        for each in self.documents:
+            search = partial(each.when_read, conversation, search)
+        search()
+
     def answer_with(self, message_id: int, part: PassagesPart) -> None:
         """Answer a question of the shown branch again, with these passages but those struck out."""
         question = self._state.message(message_id)

@@ -1,28 +1,32 @@
 """The prompt builder: a chat's messages and settings as a request for the model.
 
-A turn is text, so this is also where each kind of part becomes text: thoughts with their tags as
-the model wrote them, attached texts between blank lines, and results of tools as a turn of the user
-in the notation that most models with tools were trained on. Errors are not in a prompt. A model that
-cannot see pictures reads their names.
+This is also where each kind of part becomes text: thoughts with their tags as the model wrote them,
+attached texts between blank lines, results of tools as data that cannot end itself. Calls of tools and
+their results are turns of their own, which the chat template writes. Errors are not in a prompt. A
+model that cannot see pictures reads their names.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
 
 from app.chat.requests.context_room import answer_room, bytes_per_token, context_of
-from app.domain.answer_request import AnswerRequest, PromptMessage
+from app.domain.answer_request import AnswerRequest, OfferedTool, PromptMessage
 from app.domain.chat_settings import ResolvedText
 from app.domain.message import AnswerAgain, Message
 from app.domain.model_ref import ModelRef, Remote
 from app.domain.parts import (
     ImagePart,
     Part,
+    Parts,
     TextPart,
+    ThoughtPart,
+    ToolCallPart,
     ToolResultPart,
     images,
     prompt_text,
@@ -30,12 +34,25 @@ from app.domain.parts import (
     without_error,
 )
 from app.domain.passages import as_read, passages_part, text_bytes, without_old
+from app.domain.tool_rounds import arranged
+from app.domain.tools import ToolSpec
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
-from engine import ApplyTemplate, Chat, Role, Sampling, Turn
+from app.tools.results import shown
+from engine import (
+    ApplyTemplate,
+    Chat,
+    ReasoningPart,
+    Role,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from engine import ImagePart as GivenImage
 from engine import Part as GivenPart
 from engine import TextPart as GivenText
@@ -48,6 +65,10 @@ GiveImage = Callable[[ImagePart], GivenImage | None]  # None: the model reads it
 
 def _no_image(image: ImagePart) -> None:
     """How pictures are given to a model that cannot see them."""
+
+
+def _no_tools(conversation: int | None) -> tuple[ToolSpec, ...]:
+    return ()
 
 
 def _no_file(sha256: str) -> None:
@@ -64,10 +85,13 @@ class PromptBuilder:
         now: Callable[[], datetime] = datetime.now,
         *,
         file: Callable[[str], Path | None] = _no_file,
+        tools: Callable[[int | None], Sequence[ToolSpec]] = _no_tools,
     ) -> None:
         """`settings` are those of a model, of None: the one in use; `now` is the local time, for
-        variables. `file` finds the file of a picture by its hash.
+        variables. `file` finds the file of a picture by its hash. `tools` are those that the model
+        of a chat may call.
         """
+        self._tools = tools
         self._state = state
         self._settings = settings
         self._now = now
@@ -109,6 +133,11 @@ class PromptBuilder:
     def _own(app: Settings) -> dict[str, float]:
         """The samplers that the user has changed in the settings."""
         return {name: getattr(app, name) for name in app.own_sampling.split() if name in SAMPLERS}
+
+    def tools(self, conversation: int | None) -> tuple[Tool, ...]:
+        """The tools that the model of a chat may call."""
+        offered = self._tools(conversation)
+        return tuple(Tool(each.name, each.description, each.schema) for each in offered)
 
     def turns(self, conversation: int | None, messages: Sequence[Message]) -> tuple[Turn, ...]:
         """Prompt turns of a branch of a chat, with its instructions."""
@@ -164,7 +193,8 @@ class PromptBuilder:
         chat = self._state.settings(conversation)
         thinks = chat.thinks(thinking(self._settings(None)))
         turns = self.turns(conversation, messages)
-        return ApplyTemplate(turns, thinks, chat.policy, measures_cache=True)
+        tools = self.tools(conversation)
+        return ApplyTemplate(turns, thinks, chat.policy, tools, measures_cache=True)
 
     def command(self, conversation: int, messages: Sequence[Message], extra: str = "") -> Chat:
         """The request to answer a branch, or to continue its last answer.
@@ -182,6 +212,7 @@ class PromptBuilder:
             thinking_budget=chat.budget,
             policy=chat.policy,
             constraint=chat.constraint,
+            tools=self.tools(conversation),
         )
 
     def request(
@@ -202,6 +233,10 @@ class PromptBuilder:
             chat.stop,
             chat.thinks(thinking(app)),
             chat.constraint,
+            tuple(
+                OfferedTool(each.name, each.description, each.schema)
+                for each in self._tools(conversation)
+            ),
         )
 
 
@@ -214,11 +249,19 @@ def prompt_messages(
         system = f"{system.rstrip()}\n\n{GREETED}\n{greeting}".lstrip()
         messages = list(dropwhile(lambda each: each.role is Role.ASSISTANT, messages))
     made = [PromptMessage(Role.SYSTEM, (TextPart(system),))] if system.strip() else []
-    made += [PromptMessage(each.role, without_error(each.parts)) for each in messages if each.parts]
+    made += [PromptMessage(each.role, _sent(each.parts)) for each in messages if each.parts]
     at = max((at for at, each in enumerate(made) if each.role is Role.USER), default=-1)
     if extra and at >= 0:
         made[at] = replace(made[at], parts=(*made[at].parts, TextPart(f"\n\n{extra}")))
     return tuple(made)
+
+
+def _sent(parts: Parts) -> Parts:
+    """Parts for an engine elsewhere: results of tools as data that cannot end itself."""
+    return tuple(
+        replace(part, text=result_text(part)) if isinstance(part, ToolResultPart) else part
+        for part in arranged(without_error(parts))
+    )
 
 
 def turns_of(
@@ -285,21 +328,22 @@ def _text(group: Sequence[_Piece]) -> str:
 
 def _content(group: Sequence[_Piece]) -> str | tuple[GivenPart, ...]:
     """The contents of pieces as that of one turn."""
-    if not any(turn.images for _, turn in group):
+    if all(isinstance(turn.content, str) for _, turn in group):
         return _text(group)
     made: list[GivenPart] = []
     for _, turn in group:
         content = (GivenText(turn.content),) if isinstance(turn.content, str) else turn.content
-        made += (GivenText("\n\n"), *content) if made else content
+        parted = made and turn.role is not Role.TOOL
+        made += (GivenText("\n\n"), *content) if parted else content
     return tuple(made)
 
 
 def _groups(messages: Sequence[Message], give: GiveImage = _no_image) -> list[list[_Piece]]:
-    """The pieces of the messages with text or pictures, those of one turn together."""
+    """The pieces of the messages that have something to read, those of one turn together."""
     groups: list[list[_Piece]] = []
     for message in messages:
         for turn in _turns(message, give):
-            if not turn.text.strip() and not turn.images:
+            if not (turn.text.strip() or turn.images or turn.calls or turn.results):
                 continue
             if groups and groups[-1][0][1].role is turn.role:
                 groups[-1].append((message.id, turn))
@@ -310,37 +354,60 @@ def _groups(messages: Sequence[Message], give: GiveImage = _no_image) -> list[li
 
 def _turns(message: Message, give: GiveImage) -> Iterator[Turn]:
     """The parts of a message as turns: results of tools are read by the model, not written."""
-    parts: list[Part] = []
-    results: list[str] = []
-    for part in message.parts:
-        if isinstance(part, ToolResultPart):
-            if parts:
-                yield _turn(message.role, parts, give)
-                parts.clear()
-            results.append(f"<tool_response>\n{part.text}\n</tool_response>")
-        else:
-            if results:
-                yield Turn(Role.USER, "\n".join(results))
-                results.clear()
-            parts.append(part)
-    if results:
-        yield Turn(Role.USER, "\n".join(results))
-    yield _turn(message.role, parts, give)
+    for is_result, group in groupby(
+        arranged(message.parts), lambda part: isinstance(part, ToolResultPart)
+    ):
+        if not is_result:
+            yield _turn(message.role, tuple(group), give)
+            continue
+        results = [part for part in group if isinstance(part, ToolResultPart)]
+        if called := tuple(_result(part) for part in results if part.call):
+            yield Turn(Role.TOOL, called)
+        lost = (part for part in results if not part.call)
+        if texts := [f"<tool_response>\n{result_text(part)}\n</tool_response>" for part in lost]:
+            yield Turn(Role.USER, "\n".join(texts))
+
+
+def _result(part: ToolResultPart) -> ToolResult:
+    return ToolResult(part.call, part.name, result_text(part))
 
 
 def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:
-    """Parts as a turn: a text, or texts and pictures in order."""
+    """Parts as a turn: a text, or texts, pictures and calls of tools in order."""
     made: list[GivenPart] = []
     run: list[Part] = []
+    calls = any(isinstance(part, ToolCallPart) for part in parts)
     for part in parts:
-        if not isinstance(part, ImagePart):
-            run.append(part)
-        elif (given := give(part)) is None:
-            run.append(TextPart(unseen_image(part)))
-        else:
-            made += (*_given_text(run), given)
-            run = []
+        match part:
+            case ToolCallPart():
+                arguments = _an_object(part.arguments)
+                made += (*_given_text(run), ToolCall(part.call, part.name, arguments))
+            case ThoughtPart() if calls:
+                made += (*_given_text(run), ReasoningPart(part.text.strip("\n")))
+            case ImagePart() if (given := give(part)) is not None:
+                made += (*_given_text(run), given)
+            case ImagePart():
+                run.append(TextPart(unseen_image(part)))
+                continue
+            case _:
+                run.append(part)
+                continue
+        run = []
     return Turn(role, (*made, *_given_text(run)) if made else prompt_text(run))
+
+
+def result_text(part: ToolResultPart) -> str:
+    """What the model reads of a result: as data, unless it is what this app says."""
+    return shown(part.text, part.name, fenced=not part.ours).text
+
+
+def _an_object(arguments: str) -> str:
+    """The arguments of a call as a JSON object, whatever a model wrote."""
+    try:
+        is_object = isinstance(json.loads(arguments or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return (arguments or "{}") if is_object else json.dumps({"incomplete": arguments})
 
 
 def _given_text(parts: Sequence[Part]) -> tuple[GivenText, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -11,13 +12,20 @@ from typing import Any
 from app.chat.requests.planner import Branch, Uses
 from app.domain.answer_details import AnswerDetails
 from app.domain.answer_request import AnswerRequest
-from app.domain.deltas import AnswerEnd, AnswerUsage, TextDelta, ThoughtDelta, WaitingDelta
+from app.domain.deltas import (
+    AnswerEnd,
+    AnswerUsage,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    WaitingDelta,
+)
 from app.domain.growing import append_text
 from app.domain.model_ref import ModelRef
-from app.domain.parts import Parts, ThoughtPart
+from app.domain.parts import Parts, ThoughtPart, ToolCallPart
 from app.engines.run import AnswerRun, Waiting
 from app.state.faults import explain
-from engine import THOUGHT_ENDS, THOUGHT_OPENS, Chat, ModelLoaded, Sampling
+from engine import THOUGHT_ENDS, THOUGHT_OPENS, Chat, ModelLoaded, Sampling, Tool
 
 _USUAL = Sampling()
 _SPEED_SECONDS = 0.25  # update interval of the shown speed
@@ -37,6 +45,10 @@ class QueuedAnswer:
     model: ModelRef | None = None  # None: the conversation's
     overtaken: int = 0  # by how many later answers of the loaded model
     searching: bool = False  # its question has no passages yet: it is not requested
+    calling: bool = False  # calls of tools have no result yet: it is not requested
+    rounds: int = 0  # of calls that it has waited for
+    used: AnswerUsage = field(default_factory=AnswerUsage)  # in the rounds before
+    details: AnswerDetails | None = None  # of these
     is_alternative: bool = False  # the other answer of a comparison
     before: AnswerDetails | None = None  # known before, and of the part that is continued
     checked_again: bool = False  # the engine refused its adapters after it had accepted them
@@ -81,6 +93,7 @@ class RunningAnswer:
     ended: bool = False  # in the store and the state; the engine may go on for a moment
     step: str = ""  # what a long one does now, in words
     overdue: bool = False  # it has waited long enough for its turn to say so
+    _calls: dict[int, int] = field(default_factory=dict[int, int])  # places in `parts`
     _in_thought: bool = field(init=False)
     _began: float = field(default_factory=time.monotonic)
     _waited: float = 0.0  # seconds until the first token
@@ -129,6 +142,29 @@ class RunningAnswer:
             self._speed_at = now
         return text
 
+    def add_call(self, delta: ToolCallDelta) -> None:
+        """Add a piece of a call, which is stored once the model has written all calls."""
+        place = self._calls.get(delta.index)
+        if place is not None:
+            old = self.parts[place]
+            assert isinstance(old, ToolCallPart)
+            call = replace(old, arguments=old.arguments + delta.arguments)
+            self.parts = (*self.parts[:place], call, *self.parts[place + 1 :])
+            return
+        if self._in_thought:
+            self._in_thought = False
+            self.unsaved.append(THOUGHT_ENDS)
+            self.parts = append_text(self.parts, THOUGHT_ENDS)
+        self._calls[delta.index] = len(self.parts)
+        self.parts = (*self.parts, ToolCallPart(delta.name, delta.arguments, self._id(delta)))
+
+    def _id(self, delta: ToolCallDelta) -> str:
+        """An id that no call of the message has: some servers begin anew with each answer."""
+        known = {part.call for part in self.parts if isinstance(part, ToolCallPart)}
+        wanted = delta.id or f"call_{delta.index}"
+        more = (f"{wanted}_{number}" for number in itertools.count(2))
+        return next(id for id in itertools.chain((wanted,), more) if id not in known)
+
     def take_unsaved(self) -> str:
         """The text that is not stored yet; from now on it counts as stored."""
         text = "".join(self.unsaved)
@@ -168,6 +204,26 @@ class RunningAnswer:
         )
 
 
+def joined_usage(before: AnswerUsage, used: AnswerUsage) -> AnswerUsage:
+    """What several requests of one answer took together."""
+    if not before.prompt_tokens:
+        return used
+    return replace(
+        used,
+        prompt_tokens=before.prompt_tokens + used.prompt_tokens,
+        cached_tokens=before.cached_tokens + used.cached_tokens,
+        generated_tokens=before.generated_tokens + used.generated_tokens,
+        thought_tokens=before.thought_tokens + used.thought_tokens,
+        prompt_seconds=before.prompt_seconds + used.prompt_seconds,
+        first_token_seconds=before.first_token_seconds,
+        decode_seconds=before.decode_seconds + used.decode_seconds,
+        thought_seconds=before.thought_seconds + used.thought_seconds,
+        drafted_tokens=before.drafted_tokens + used.drafted_tokens,
+        accepted_tokens=before.accepted_tokens + used.accepted_tokens,
+        chat_tokens=used.chat_tokens or used.prompt_tokens + used.generated_tokens,
+    )
+
+
 def waiting_words(delta: WaitingDelta) -> str:
     """What an answer of an engine elsewhere waits for."""
     shown = explain(delta.error.fault, delta.error.file, delta.error.message)
@@ -182,6 +238,7 @@ def asked_elsewhere(request: AnswerRequest) -> Chat:
         replace(off, **dict(request.sampling)),
         thinking=request.thinking,
         constraint=request.constraint,
+        tools=tuple(Tool(each.name, each.description, each.schema) for each in request.tools),
     )
 
 

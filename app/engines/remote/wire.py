@@ -218,7 +218,13 @@ def _of_message(message: PromptMessage, thinks: bool, read: ReadImage | None) ->
         if isinstance(part, ToolResultPart):
             yield from _of_answer(parts, thinks)
             parts.clear()
-            yield {"role": "tool", "tool_call_id": part.call, "content": part.text}
+            if part.call:
+                yield {"role": "tool", "tool_call_id": part.call, "content": part.text}
+            else:  # servers refuse a result without its call
+                yield {
+                    "role": "user",
+                    "content": f"<tool_response>\n{part.text}\n</tool_response>",
+                }
         else:
             parts.append(part)
     yield from _of_answer(parts, thinks)

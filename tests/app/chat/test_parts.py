@@ -22,7 +22,8 @@ from app.domain.parts import (
 from app.settings.samplers import Thinking
 from app.store.store import Store
 from app.store.writer import StoreQueue
-from engine import FinishReason, Role, Turn
+from engine import FinishReason, ReasoningPart, Role, Turn
+from engine import TextPart as TextPiece
 from fakes import MODEL
 from stage import Stage, until
 
@@ -69,25 +70,33 @@ def test_errors_are_not_read_and_images_are_named() -> None:
 
 
 def test_results_of_tools_are_turns_that_the_model_reads() -> None:
-    two = (*WEATHER, ToolResultPart("time", "noon"), TextPart("Take an umbrella."))
+    lost = ToolResultPart("time", "noon")  # without a call, as imported chats have some
+    two = (*WEATHER, lost, TextPart("Take an umbrella."))
     branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, two), said(3, USER, "Thanks")]
-    assert turns_of(branch, "") == (
+    asked, called, given, other, answered, thanks = turns_of(branch, "")
+    assert (asked, answered) == (
         Turn(USER, "And the weather?"),
-        Turn(ASSISTANT, f"<think>\nI ask.</think>\n\nLet me look.\n{CALL}"),
-        Turn(
-            USER,
-            "<tool_response>\nrain\n</tool_response>\n<tool_response>\nnoon\n</tool_response>",
-        ),
         Turn(ASSISTANT, "Take an umbrella."),
-        Turn(USER, "Thanks"),
     )
-    starts = [memory_start(branch, dropped) for dropped in range(6)]
-    assert starts == [None, 2, 2, 2, 3, None]
+    assert thanks == Turn(USER, "Thanks")
+    assert called == Turn(
+        ASSISTANT, (ReasoningPart("I ask."), TextPiece("\n\nLet me look.\n"), *called.calls)
+    )
+    [call] = called.calls
+    assert given.role is Role.TOOL
+    [result] = given.results
+    assert (result.call_id, result.name) == (call.id, call.name)
+    assert "rain" in result.text
+    assert other.role is USER
+    assert other.text.startswith("<tool_response>\n<result-")
+    assert "noon" in other.text
+    starts = [memory_start(branch, dropped) for dropped in range(7)]
+    assert starts == [None, 2, 2, 2, 2, 3, None]
 
 
 def test_an_answer_that_ends_with_a_result_is_to_be_answered() -> None:
     branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, WEATHER)]
-    assert turns_of(branch, "")[-1] == Turn(USER, "<tool_response>\nrain\n</tool_response>")
+    assert turns_of(branch, "")[-1].role is Role.TOOL
 
 
 def test_pasted_text_is_a_part_and_is_read_as_if_it_were_typed(stage: Stage) -> None:

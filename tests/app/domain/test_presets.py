@@ -84,7 +84,7 @@ def test_a_preset_comes_back_from_its_file(preset: Preset) -> None:
     found = preset_from_file(preset.id, json.loads(file_text(preset)))
     assert found == shared(preset)
     assert found is not None
-    assert found.parts == preset.parts - {"model", "adapters", "collections"}
+    assert found.parts == preset.parts - {"model", "adapters", "collections", "tools"}
     assert apply(found, ChatSettings()) == begin(found)
     assert "/a.gguf" not in file_text(preset)
     assert "/m/a.gguf" not in file_text(preset)

@@ -45,6 +45,8 @@ def ending(message: Message) -> str:
             return tr("Stopped because this chat is full")
         case StopReason.REPETITION:
             return tr("Stopped: the model was repeating itself")
+        case StopReason.TOOL_CALLS:
+            return tr("Stopped: the model has called tools as often as Settings allow")
         case sentence:  # stored by an earlier version
             return sentence
 

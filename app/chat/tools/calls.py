@@ -1,0 +1,427 @@
+"""Tool calls: what an answer asked for is allowed, carried out and recorded, while the answer waits.
+
+Each call is a coroutine: its tool is found, its arguments are read, consent is asked for where the
+user has not given it, and then it runs on the tools' thread. The result becomes a part of the answer
+as soon as it is there. Calls of one round run at once, unless one of them changes something: then
+one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from app.chat.tools.grants import Grants
+from app.chat.tools.offered import OfferedTools
+from app.chat.tools.thread import ToolThread, Work
+from app.domain.ids import new_id
+from app.domain.parts import CallEnd, Parts, ToolCallPart, ToolResultPart
+from app.domain.tool_activity import Allowed, CallState, ToolActivity
+from app.domain.tool_rounds import open_calls
+from app.domain.tools import CallContext, Effect, ToolError, ToolOutcome, ToolSpec
+from app.engines.run import Waiting, start
+from app.state.chat import State
+from app.state.tools import CallPhase, Consent, LiveCall, ToolsState
+from app.store.blobs import Blobs
+from app.store.schema import StoreError
+from app.store.writer import StoreQueue
+from app.tools.arguments import parse
+from app.tools.results import MOST_CHARACTERS, capped, clean
+
+_MOST_CALLS = 20  # of one round
+_MOST_OUTPUT = 4_000  # characters that are shown of what a call prints
+_MOST_SECONDS = 660.0  # that any call may take; most tools have a limit of their own
+_FENCE = 300  # characters left for the fence and the note around a result
+_STATES = {
+    CallEnd.DENIED: CallState.DENIED,
+    CallEnd.STOPPED: CallState.STOPPED,
+    CallEnd.REFUSED: CallState.REFUSED,
+}
+_DENIED = "The user did not allow this call. Go on without it, or ask what to do instead."
+_STOPPED = "The user stopped this call."
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """The calls of an answer that it waits for."""
+
+    conversation: int
+    message: int
+    parts: Parts  # of the answer, with the results so far
+    done: Callable[[Parts], None]
+    repeated: frozenset[str] = frozenset()  # ids of calls that had begun before the app ended
+    left: int = 0  # calls without a result
+    calls: dict[str, _Call] = field(default_factory=dict[str, "_Call"])
+    is_over: bool = False  # it was stopped, or the app quits
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call in progress."""
+
+    part: ToolCallPart
+    place: int  # in its round, from 0
+    answered: Waiting[tuple[Consent, str]] = field(
+        default_factory=Waiting[tuple[Consent, str]]
+    )  # with the arguments
+    work: Work[_Done] | None = None
+    record: ToolActivity | None = None
+    tool: ToolSpec | None = None
+    is_stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a call returned, as its part has it."""
+
+    text: str
+    failed: bool = False
+    sha256: str = ""
+    characters: int = 0
+
+
+class ToolCalls:
+    """Carries out the calls of answers; methods are called on the GUI thread."""
+
+    def __init__(
+        self,
+        state: State,
+        shown: ToolsState,
+        store_queue: StoreQueue,
+        offered: OfferedTools,
+        grants: Grants,
+        thread: ToolThread,
+        blobs: Blobs,
+        report: Callable[[Exception], None],
+        recorded: Callable[[ToolActivity], None],
+    ) -> None:
+        """`report` is called with an unexpected exception, `recorded` with each call that has begun,
+        and again when it has ended.
+        """
+        self._state, self._shown, self._store_queue = state, shown, store_queue
+        self._offered, self._grants, self._thread, self._blobs = offered, grants, thread, blobs
+        self._report, self._recorded = report, recorded
+        self._rounds: dict[int, _Round] = {}  # by message
+
+    def run(
+        self, conversation: int, message: int, parts: Parts, done: Callable[[Parts], None]
+    ) -> bool:
+        """Carry out the calls of an answer that have no result; False if there are none.
+
+        `done` is called later, with the parts and all results, unless the answer is stopped.
+        """
+        calls = open_calls(parts)
+        if not calls:
+            return False
+        made = _Round(conversation, message, parts, done, left=len(calls))
+        made.calls = {part.call: _Call(part, place) for place, part in enumerate(calls)}
+        self._rounds[message] = made
+
+        def begun(found: frozenset[str]) -> None:
+            made.repeated = found
+            self._grants.read(lambda: self._begin(made))
+
+        self._store_queue.read(lambda store: store.begun_calls(message), begun)
+        return True
+
+    def stop(self, message: int) -> Parts | None:
+        """Stop the calls of an answer; its parts with what became of them, None: it has none."""
+        found = self._rounds.get(message)
+        if found is None:
+            return None
+        found.is_over = True  # it does not go on with these results
+        for call in list(found.calls.values()):
+            self._end(found, call, _result(call.part, CallEnd.STOPPED, _STOPPED))
+        self._drop(found)
+        return found.parts
+
+    def abandon(self, message: int) -> None:
+        """Cancel the calls of an answer without results: the app quits, or it is deleted."""
+        if (found := self._rounds.get(message)) is not None:
+            self._drop(found)
+
+    def decide(self, message: int, call: str, consent: Consent, arguments: str) -> None:
+        """The user's answer to whether a call may be carried out, with these arguments."""
+        live = self._shown.live.get((message, call))
+        if live is not None and live.phase is CallPhase.ASKING:
+            self._rounds[message].calls[call].answered.put((consent, arguments))
+
+    def stop_call(self, message: int, call: str) -> None:
+        """Stop one call; the answer goes on with that."""
+        found = self._rounds.get(message)
+        one = found.calls.get(call) if found else None
+        if found is not None and one is not None:
+            self._end(found, one, _result(one.part, CallEnd.STOPPED, _STOPPED))
+
+    # --- a call ---------------------------------------------------------------------------------
+
+    def _begin(self, made: _Round) -> None:
+        """Begin the calls: at once, or one after the other if one changes something."""
+        if made.is_over:
+            return
+        calls = list(made.calls.values())
+        for call in calls:
+            call.tool = self._offered.find(made.conversation, call.part.name)
+        in_order = any(
+            call.tool and call.tool.effects & {Effect.WRITES, Effect.RUNS} for call in calls
+        )
+        for group in [calls] if in_order else [[call] for call in calls]:
+            start(self._follow(made, group), self._report)
+
+    async def _follow(self, made: _Round, calls: Sequence[_Call]) -> None:
+        for call in calls:
+            if made.is_over:
+                return
+            if call.part.call in made.calls:  # else it was stopped meanwhile
+                try:
+                    result = await self._result(made, call)
+                except Exception as error:  # noqa: BLE001  (the answer goes on)
+                    self._report(error)
+                    words = f"The call failed: {type(error).__name__}."
+                    result = _result(call.part, "", words, failed=True)
+                self._end(made, call, result)
+
+    async def _result(self, made: _Round, call: _Call) -> ToolResultPart:
+        """The result of a call, whatever becomes of it."""
+        part, tool = call.part, call.tool
+        if tool is None:
+            return _result(part, CallEnd.REFUSED, self._no_tool(made.conversation, part.name))
+        if call.place >= _MOST_CALLS:
+            words = f"Only {_MOST_CALLS} calls can be made at once. Make this one later if needed."
+            return _result(part, CallEnd.REFUSED, words)
+        try:
+            arguments = parse(part.arguments, tool.schema)
+        except ToolError as error:
+            return _result(part, CallEnd.REFUSED, str(error))
+        chat = self._state.settings(made.conversation)
+        context = CallContext(made.conversation, chat.readable, chat.writable)
+        scope = self._offered.source.scope(tool.id, arguments)
+        allowed = self._grants.allowed(tool, scope, made.conversation)
+        repeated = part.call in made.repeated and allowed is not Allowed.NO_EFFECT
+        if allowed is None or repeated:
+            consent, text = await self._consent(made, call, tool, arguments, scope, repeated)
+            if call.is_stopped:
+                return _result(part, CallEnd.STOPPED, _STOPPED)
+            if consent is Consent.DENY:
+                return _result(part, CallEnd.DENIED, _DENIED)
+            try:
+                edited = parse(text, tool.schema)
+            except ToolError as error:
+                return _result(part, CallEnd.REFUSED, str(error))
+            if edited != arguments:
+                arguments = edited
+                self._edited(made, call, json.dumps(arguments, ensure_ascii=False))
+            # The scope is that of the arguments which the user has seen last.
+            scope = self._offered.source.scope(tool.id, arguments)
+            allowed = self._allow(tool, scope, made.conversation, consent)
+        self._record(made, call, tool, allowed)
+        live = LiveCall(
+            made.conversation,
+            made.message,
+            part.call,
+            tool,
+            _pretty(arguments),
+            CallPhase.RUNNING,
+            scope=scope,
+            began=time.monotonic(),
+        )
+        self._shown.set_live(live)
+        began = time.monotonic()
+        context = replace(context, output=partial(self._output, made.message, part.call))
+        call.work = self._thread.start(self._carry_out(tool, arguments, context))
+        try:
+            done = await call.work.result()
+        except asyncio.CancelledError:
+            return _result(call.part, CallEnd.STOPPED, _STOPPED)
+        return ToolResultPart(
+            part.name,
+            done.text,
+            part.call,
+            done.failed,
+            seconds=round(time.monotonic() - began, 3),
+            sha256=done.sha256,
+            characters=done.characters,
+            ours=not tool.server and not tool.effects,
+        )
+
+    async def _consent(
+        self,
+        made: _Round,
+        call: _Call,
+        tool: ToolSpec,
+        arguments: dict[str, Any],
+        scope: str,
+        repeated: bool,
+    ) -> tuple[Consent, str]:
+        """Ask the user; with the arguments as the user left them."""
+        chat = self._state.settings(made.conversation)
+        context = CallContext(made.conversation, chat.readable, chat.writable)
+        changes = partial(self._offered.source.changes, tool.id, arguments, context)
+        # It may look at files, on a slow disk.
+        words = await self._thread.start(asyncio.to_thread(changes)).result()
+        if call.is_stopped:
+            return Consent.DENY, ""
+        live = LiveCall(
+            made.conversation,
+            made.message,
+            call.part.call,
+            tool,
+            _pretty(arguments),
+            CallPhase.ASKING,
+            changes=tuple(words),
+            scope=scope,
+            may_always=self._grants.may_always(tool),
+            differences=self._grants.differences(tool, scope, made.conversation),
+            repeated=repeated,
+        )
+        self._shown.set_live(live)
+        return await call.answered
+
+    def _allow(self, tool: ToolSpec, scope: str, conversation: int, consent: Consent) -> Allowed:
+        """Keep what the user allows for later calls."""
+        match consent:
+            case Consent.CHAT:
+                self._grants.add(tool, scope, conversation)
+                return Allowed.CHAT
+            case Consent.ALWAYS if self._grants.may_always(tool):
+                self._grants.add(tool, scope, None)
+                return Allowed.ALWAYS
+            case _:
+                return Allowed.ONCE
+
+    async def _carry_out(
+        self, tool: ToolSpec, arguments: dict[str, Any], context: CallContext
+    ) -> _Done:
+        """The call, on the tools' thread; what does not fit into its part is kept in a file."""
+        call = self._offered.source.call(tool.id, arguments, context)
+        try:
+            outcome = await asyncio.wait_for(call, _MOST_SECONDS)
+        except ToolError as error:
+            outcome = ToolOutcome(str(error), failed=True)
+        except TimeoutError:
+            outcome = ToolOutcome("The call took too long and was stopped.", failed=True)
+        text = clean(outcome.text)
+        head, left_out = capped(text, MOST_CHARACTERS - _FENCE)
+        if not left_out:
+            return _Done(text, outcome.failed)
+        try:
+            content = text.encode("utf-8", "replace")
+            sha256 = await asyncio.to_thread(self._blobs.add, content)
+        except StoreError:
+            sha256 = ""
+        return _Done(head, outcome.failed, sha256, len(text))
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def _no_tool(self, conversation: int, name: str) -> str:
+        names = ", ".join(tool.name for tool in self._offered.of(conversation))
+        known = f"The tools are: {names}." if names else "No tools can be called now."
+        return f"There is no tool {clean(name)[:64]!r}. {known}"
+
+    def _edited(self, made: _Round, call: _Call, arguments: str) -> None:
+        """The user has changed the arguments: they are those of the call from now on."""
+        old = call.part
+        call.part = replace(
+            old, arguments=arguments, written=old.written or old.arguments, source=""
+        )
+        made.parts = tuple(call.part if part == old else part for part in made.parts)
+        parts = made.parts
+        self._store_queue.write(lambda store: store.set_answer_parts(made.message, parts))
+        self._show(made)
+
+    def _output(self, message: int, call: str, text: str) -> None:
+        """What a call prints, on any thread."""
+
+        def show() -> None:
+            live = self._shown.live.get((message, call))
+            if live is not None and live.phase is CallPhase.RUNNING:
+                output = (live.output + clean(text))[-_MOST_OUTPUT:]
+                self._shown.set_live(replace(live, output=output))
+
+        self._thread.tell(show)
+
+    def _record(self, made: _Round, call: _Call, tool: ToolSpec, allowed: Allowed) -> None:
+        """Store that a call begins, before it does: a crash must not hide that it was made."""
+        self._write(self._activity(made, call, CallState.RUNNING, allowed))
+        if allowed is not Allowed.NO_EFFECT:
+            self._store_queue.settle()
+
+    def _activity(
+        self, made: _Round, call: _Call, state: CallState, allowed: Allowed
+    ) -> ToolActivity:
+        """A new row of the list of all calls."""
+        part, tool = call.part, call.tool
+        call.record = ToolActivity(
+            new_id(),
+            made.conversation,
+            made.message,
+            part.call,
+            tool.id if tool else "",
+            part.name,
+            tool.server if tool else "",
+            part.arguments,
+            "",
+            state,
+            allowed,
+            time.time(),
+        )
+        return call.record
+
+    def _write(self, row: ToolActivity) -> None:
+        self._store_queue.write(lambda store: store.write_call(row))
+        self._recorded(row)
+
+    def _end(self, made: _Round, call: _Call, result: ToolResultPart) -> None:
+        """A call has a result: it is a part of the answer, in the state and the store."""
+        if made.calls.pop(call.part.call, None) is None:
+            return
+        call.is_stopped = result.end == CallEnd.STOPPED
+        record = call.record or self._activity(made, call, CallState.RUNNING, Allowed.NOBODY)
+        state = _STATES.get(CallEnd(result.end)) if result.end else None
+        ended = state or (CallState.FAILED if result.failed else CallState.DONE)
+        self._write(
+            replace(record, state=ended, result=result.text, seconds=result.seconds,
+                    arguments=call.part.arguments)
+        )  # fmt: skip
+        made.parts = (*made.parts, result)
+        self._store_queue.write(lambda store: store.add_part(made.message, result))
+        self._shown.end_live(made.message, call.part.call)
+        self._show(made)
+        if call.work is not None:
+            call.work.cancel()
+        elif call.is_stopped:  # it waits for consent: its coroutine ends
+            call.answered.put((Consent.DENY, ""))
+        made.left -= 1
+        if not made.left and not made.is_over:
+            self._drop(made)
+            made.done(made.parts)
+
+    def _show(self, made: _Round) -> None:
+        if (message := self._state.message(made.message)) is not None:
+            self._state.change(replace(message, parts=made.parts))
+
+    def _drop(self, made: _Round) -> None:
+        """The calls of an answer are over."""
+        made.is_over = True
+        self._rounds.pop(made.message, None)
+        for id, call in list(made.calls.items()):
+            self._shown.end_live(made.message, id)
+            if call.work is not None:
+                call.work.cancel()
+        made.calls.clear()
+
+
+def _result(
+    part: ToolCallPart, end: CallEnd | str, words: str, *, failed: bool = True
+) -> ToolResultPart:
+    """A result in the words of this app."""
+    return ToolResultPart(part.name, words, part.call, failed, str(end), ours=True)
+
+
+def _pretty(arguments: dict[str, Any]) -> str:
+    return json.dumps(arguments, indent=2, ensure_ascii=False)

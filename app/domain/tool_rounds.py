@@ -1,0 +1,69 @@
+"""Rounds of tool calls in an answer: calls, their results, and what the model writes from these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from app.domain.parts import CallEnd, Part, Parts, ToolCallPart, ToolResultPart
+
+_NO_RESULT = "There is no result: the call was interrupted."
+_STOPPED = CallEnd.STOPPED.value
+
+
+def open_calls(parts: Iterable[Part]) -> tuple[ToolCallPart, ...]:
+    """The calls of an answer that have no result, which it waits for."""
+    parts = tuple(parts)
+    done = {part.call for part in parts if isinstance(part, ToolResultPart)}
+    calls = (part for part in parts if isinstance(part, ToolCallPart))
+    return tuple(part for part in calls if part.call and part.call not in done)
+
+
+def without_open_calls(parts: Iterable[Part]) -> Parts:
+    """The parts without the calls that have no result."""
+    parts = tuple(parts)
+    left_out = open_calls(parts)
+    return tuple(part for part in parts if part not in left_out)
+
+
+def arranged(parts: Iterable[Part]) -> Parts:
+    """The parts as models read them: behind the calls of a round its results, in their order.
+
+    Every call has an id that its result repeats, and a result: imported chats have neither always.
+    A result without a call has no id.
+    """
+    made: list[Part] = []
+    calls: list[tuple[ToolCallPart, str]] = []  # of the round: each with its id as it is given
+    results: list[ToolResultPart] = []
+
+    def end_round() -> None:
+        for call, id in calls:
+            found = next((one for one in results if _answers(one, call)), None)
+            if found is None:
+                made.append(ToolResultPart(call.name, _NO_RESULT, id, True, _STOPPED, ours=True))
+            else:
+                results.remove(found)
+                made.append(replace(found, name=call.name, call=id))
+        made.extend(replace(one, call="") for one in results)
+        calls.clear()
+        results.clear()
+
+    count = 0
+    for part in parts:
+        if isinstance(part, ToolResultPart):
+            results.append(part)
+            continue
+        if results:
+            end_round()
+        if isinstance(part, ToolCallPart):
+            id = part.call or f"call_{count}"
+            count += 1
+            calls.append((part, id))
+            part = replace(part, call=id)
+        made.append(part)
+    end_round()
+    return tuple(made)
+
+
+def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:
+    return result.call == call.call and (not result.name or result.name == call.name)
