@@ -19,6 +19,10 @@ if sys.argv[1:] == ["--child"]:  # as `ChildPool` starts it; nothing of the wind
     from app.child import main as be_child
 
     be_child()
+if sys.argv[1:] == ["--sandbox"]:  # as `app.tools.sandbox` starts it
+    from app.tools.sandbox.supervisor import main as supervise
+
+    supervise()
 if sys.argv[1:2] == ["--try-gpu-support"]:  # as engine.machine.gpu_support starts it
     from engine import gpu_support
 

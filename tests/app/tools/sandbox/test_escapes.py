@@ -1,0 +1,172 @@
+"""Attempts to escape from the sandbox: each fails inside, and nothing of it is seen outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import escape_attempts
+from app.tools.sandbox import sandbox
+from app.tools.sandbox.probe import escapes
+from app.tools.sandbox.sandbox import Ending, SandboxLimits, SandboxResult
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux")
+
+ROOT = Path(__file__).parents[4]
+CONTENT = "canary"
+SECRET = "a secret in the environment"
+LIMITS = SandboxLimits(seconds=25, memory_bytes=256 << 20)
+# Root has two ways, and others one.
+WAYS = [True] if sys.platform == "win32" or os.geteuid() else [True, False]
+
+
+@dataclass
+class Batch:
+    """What came of all attempts, inside and outside."""
+
+    result: SandboxResult
+    outcomes: dict[str, str]
+    touched: list[str]  # what was noticed outside
+
+
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> list[Batch]:
+    """The attempts in each way of isolation."""
+    made: list[Batch] = []
+    for own_user in WAYS:
+        assert escapes(own_user) == ""  # what would harm this computer is not tried otherwise
+        folder = tmp_path_factory.mktemp("outside")
+        with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+            patch.setenv("TOKONOMA_SECRET", SECRET)
+            made.append(_batch(folder, stack, own_user=own_user))
+    return made
+
+
+def _batch(folder: Path, stack: ExitStack, *, own_user: bool) -> Batch:
+    canary = folder / "canary"
+    canary.write_text(CONTENT, encoding="utf-8")
+    before = canary.stat()
+    tcp, tcp6, unix, named, udp = (
+        stack.enter_context(one)
+        for one in (
+            socket.create_server(("127.0.0.1", 0)),
+            socket.socket(socket.AF_INET6),
+            socket.socket(socket.AF_UNIX),
+            socket.socket(socket.AF_UNIX),
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        )
+    )
+    port6 = tcp.getsockname()[1]
+    with suppress(OSError):  # a machine without IPv6
+        tcp6.bind(("::1", 0))
+        tcp6.listen()
+        port6 = tcp6.getsockname()[1]
+    udp.bind(("127.0.0.1", 0))
+    unix.bind(os.path.relpath(folder / "s") if len(str(folder)) > 90 else str(folder / "s"))
+    unix.listen()
+    abstract = f"tokonoma-{os.urandom(8).hex()}"
+    named.bind(f"\0{abstract}")
+    named.listen()
+    process = subprocess.Popen(["sleep", "60"])
+    stack.callback(process.wait)
+    stack.callback(process.kill)
+    goal = {
+        "canary": str(canary),
+        "folder": str(folder),
+        "home": [str(path) for path in Path.home().iterdir() if path.name != ".pyenv"],
+        "tcp": tcp.getsockname()[1],
+        "tcp6": port6,
+        "udp": udp.getsockname()[1],
+        "socket": str(folder / "s"),
+        "abstract": abstract,
+        "process": process.pid,
+        "app": os.getpid(),
+        "checkout": str(ROOT),
+        "secret": SECRET,
+    }
+    code = escape_attempts.program(goal, escape_attempts.ATTEMPTS)
+    result = asyncio.run(sandbox.run(code, LIMITS, own_user=own_user))
+    touched = [
+        what
+        for what, server in (("tcp", tcp), ("tcp6", tcp6), ("unix", unix), ("abstract", named))
+        if _was_reached(server)
+    ]
+    udp.setblocking(False)
+    with suppress(BlockingIOError):
+        udp.recv(100)
+        touched.append("udp")
+    after = canary.stat()
+    touched += ["canary"] if canary.read_text(encoding="utf-8") != CONTENT else []
+    touched += ["its metadata"] if _facts(after) != _facts(before) else []
+    touched += sorted({path.name for path in folder.iterdir()} - {"canary", "s"})
+    touched += ["process"] if process.poll() is not None else []
+    try:
+        outcomes = json.loads(result.output)
+    except ValueError:
+        outcomes = {}
+    return Batch(result, outcomes, touched)
+
+
+def _facts(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_mode, stat.st_uid, stat.st_nlink, stat.st_mtime_ns, stat.st_size
+
+
+def _was_reached(server: socket.socket) -> bool:
+    server.setblocking(False)
+    with suppress(OSError):
+        server.accept()[0].close()
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", escape_attempts.ATTEMPTS)
+def test_an_attempt_is_refused(batches: list[Batch], name: str) -> None:
+    came = [batch.outcomes.get(name) or f"nothing: {batch.result}"[:2000] for batch in batches]
+    assert not [outcome for outcome in came if not outcome.startswith("refused")]
+
+
+def test_nothing_outside_was_touched_and_the_program_ended(batches: list[Batch]) -> None:
+    for batch in batches:
+        assert batch.touched == []
+        assert (batch.result.ending, batch.result.status) == (Ending.FINISHED, 0)
+
+
+def test_the_attempts_are_real_where_nothing_isolates(tmp_path: Path) -> None:
+    """Those that harm nothing succeed in an ordinary process: a mistake is no refusal."""
+    canary = tmp_path / "canary"
+    canary.write_text(CONTENT, encoding="utf-8")
+    kept = (
+        *("files: read", "files: look at", "files: ask for access", "files: users"),
+        *("files: make", "files: programs", "devices: process 1", "devices: own program"),
+        *("devices: list of processes", "devices: /sys", "processes: fork", "processes: clone"),
+        *("processes: group of another", "processes: exec of memory", "processes: a shell"),
+        *("processes: spawn", "processes: subprocess", "network: a server", "network: tcp v4"),
+        *("network: netlink", "privileges: files in memory", "privileges: message queue"),
+        *("files: hard link", "files: watch files", "resources: descriptors"),
+    )
+    pieces = {name: escape_attempts.ATTEMPTS[name] for name in kept}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        goal = {
+            "canary": str(canary),
+            "folder": str(tmp_path),
+            "tcp": server.getsockname()[1],
+            "process": os.getppid(),
+        }
+        code = escape_attempts.program(goal, pieces).replace('"/work"', repr(str(tmp_path)))
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", code], capture_output=True, check=True, cwd=tmp_path
+        )
+    outcomes = json.loads(done.stdout)
+    refused = {name: outcome for name, outcome in outcomes.items() if outcome != "escaped"}
+    assert not [name for name in refused if outcomes[name].startswith("wrong")], refused
+    # A container may refuse some of them.
+    assert len(refused) <= 4, refused
