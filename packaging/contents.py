@@ -278,6 +278,51 @@ STANDARD_MODULES = (
     ),
 )
 
+# Others that programs in the sandbox may want; one of a bundle has no Python beside it.
+PROGRAM_MODULES = (
+    *(
+        "bz2",
+        "calendar",
+        "cmath",
+        "codecs",
+        "colorsys",
+        "configparser",
+        "dbm.dumb",
+        "decimal",
+        "email.message",
+        "email.parser",
+        "encodings.idna",
+        "filecmp",
+        "fileinput",
+        "fractions",
+        "getopt",
+        "graphlib",
+        "hmac",
+        "html",
+        "html.entities",
+        "html.parser",
+        "lzma",
+        "mimetypes",
+        "optparse",
+        "plistlib",
+        "reprlib",
+        "sched",
+        "secrets",
+        "shelve",
+        "sqlite3",
+        "stringprep",
+        "time",
+        "tomllib",
+        "tracemalloc",
+        "unicodedata",
+        "wave",
+        "xml.dom.minidom",
+        "xml.etree.ElementTree",
+        "xml.sax",
+        "zoneinfo",
+    ),
+)
+
 # The languages of the window: those that have a catalog.
 LANGUAGES = sorted(
     path.parent.parent.name

@@ -1,7 +1,8 @@
 """Attempts to escape from the sandbox: short pieces of Python, run one after another inside it.
 
 A piece that ends has escaped; one that is refused raises OSError. `goal` names what is outside:
-canary, folder, home, tcp, tcp6, udp, socket, abstract, process, app, checkout, secret.
+canary, folder, home, tcp, tcp6, udp, socket, abstract, process, app, checkout, secret,
+host.
 
 None does harm where nothing isolates it, except to the canaries: a test that fails must not take the
 computer with it. So a file is moved onto itself, and a signal is 0; system calls get arguments that
@@ -338,6 +339,7 @@ PRIVILEGES = {
     "another kernel's file": "call((320, 294), 0, 0, 0, None, 0)",
     "restart the computer": "call((169, 142), 0, 0, 0, 0)",
     "name of the computer": "socket.sethostname(socket.gethostname())",
+    "the computer's own name": "found(os.uname().nodename == goal['host'])",
     "name of the domain": "call((171, 162), b'', -1)",
     "time": "time.clock_settime(time.CLOCK_REALTIME, time.time())",
     "time of day": "call((164, 170), None, None)",
@@ -395,7 +397,7 @@ RESOURCES = {
     "a file with holes": (
         "shutil.rmtree('many')\nwith open('holes', 'wb') as file:\n    file.truncate(1 << 40)"
     ),
-    "memory": "try:\n    bytearray(600 << 20)\nexcept MemoryError:\n    raise OSError from None",
+    "memory": "try:\n    bytearray(400 << 20)\nexcept MemoryError:\n    raise OSError from None",
     "memory in pieces": (
         "pieces = []\n"
         "try:\n"

@@ -26,7 +26,6 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CAPABILITIES = 0x20080522  # version 3
 _DROP_BOUND, _NO_NEW_PRIVILEGES, _AMBIENT, _CLEAR_AMBIENT = 24, 38, 47, 4  # of prctl
-_ROOT_FILES = 64  # folders and places of mounts
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 
 _library = ctypes.CDLL(None, use_errno=True)
@@ -40,6 +39,7 @@ def enter(own_user: bool) -> None:
     """
     user, group = os.geteuid(), os.getegid()
     _check(_library.unshare(_OTHERS | (_USER if own_user else 0)), "unshare")
+    _check(_library.sethostname(b"sandbox", 7), "sethostname")
     if own_user:
         Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
         Path("/proc/self/uid_map").write_text(f"{INNER_USER} {user} 1", encoding="ascii")
@@ -56,13 +56,7 @@ def show_only(paths: Sequence[str], hidden: Sequence[str], folder_bytes: int, us
     opened = {path: os.open(path, os.O_PATH) for path in (*_DEVICES, *paths)}
     root = "/tmp"
     plain = _NO_SUID | _NO_DEVICES
-    _mount("tmpfs", root, "tmpfs", plain, f"size=1m,nr_inodes={_ROOT_FILES * 4},mode=755")
-    for path, source in opened.items():
-        _bind(source, root + path)
-        os.close(source)
-    for path in hidden:
-        with suppress(FileNotFoundError):
-            _mount("tmpfs", root + path, "tmpfs", plain | _NO_EXEC | _READ_ONLY, "size=4k,mode=755")
+    _mount("tmpfs", root, "tmpfs", plain, "size=1m,nr_inodes=256,mode=755")
     both = f"{root}/both"
     os.mkdir(both)
     owned = f"size={folder_bytes},nr_inodes=2048,mode=755,uid={user},gid={user}"
@@ -74,6 +68,12 @@ def show_only(paths: Sequence[str], hidden: Sequence[str], folder_bytes: int, us
         _mount(both + place, root + place, flags=_BIND)
     _check(_library.umount2(both.encode(), _DETACH), "umount")
     os.rmdir(both)
+    for path, source in opened.items():
+        _bind(source, root + path)
+        os.close(source)
+    for path in hidden:
+        with suppress(FileNotFoundError):
+            _mount("tmpfs", root + path, "tmpfs", plain | _NO_EXEC | _READ_ONLY, "size=4k,mode=755")
     os.chdir(root)
     _check(_library.syscall(_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
     _check(_library.umount2(b".", _DETACH), "umount")

@@ -204,10 +204,14 @@ def _try_from(folder: Path, own_user: bool) -> str:
 
 def _home_content() -> list[str]:
     """What is in the home folder, without the folder that Python or the app itself is in."""
-    home = Path.home()
-    own = {sys.base_prefix, sys.prefix, sys.executable, os.__file__}
-    hidden = {home / Path(path).relative_to(home).parts[0] for path in own if _is_below(path, home)}
-    return [str(path) for path in sorted(home.iterdir()) if path not in hidden][:100]
+    try:
+        home = Path.home()
+        found = sorted(home.iterdir())
+    except (OSError, RuntimeError):
+        return []  # there is none
+    own = [sys.base_prefix, sys.prefix, sys.executable, os.__file__]
+    kept = {home / Path(path).relative_to(home).parts[0] for path in own if _is_below(path, home)}
+    return [str(path) for path in found if path not in kept][:100]
 
 
 def _is_below(path: str, folder: Path) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 NAME = "program.py"  # as its tracebacks name it
+KEPT = {"HOME", "TMPDIR", "LANG"}  # variables of the environment
 
 
 def run(code: str, path: Sequence[str]) -> NoReturn:
@@ -50,6 +51,8 @@ def _be_fresh(path: Sequence[str]) -> None:
         del sys.modules[name]
     sys.path[:] = path
     sys.argv[:] = [NAME]
+    for name in os.environ.keys() - KEPT:  # a bundle sets some for itself
+        del os.environ[name]
     sys.dont_write_bytecode = True
     for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         file = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)

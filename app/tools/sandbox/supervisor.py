@@ -11,7 +11,6 @@ import ctypes
 import importlib.util
 import json
 import os
-import platform
 import resource
 import select
 import signal
@@ -30,6 +29,7 @@ _MOST_THREADS, _MOST_OPEN = 64, 64
 _NICENESS = 5
 _SET_DUMPABLE, _PARENT_DEATH_SIGNAL = 4, 1  # of prctl
 _ARENAS = -8  # of mallopt
+_PIDFD_OPEN = 434  # a Python that was built with old headers has no function for it
 # Modules that are not loaded, with the libraries of terminals, windows and databases.
 _NOT_LOADED = ("_test", "xx", "_xx", "_tkinter", "_curses", "readline", "_dbm", "_gdbm", "nis")
 _CHUNK = 1 << 16
@@ -41,6 +41,7 @@ def main() -> NoReturn:
     library.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
     results = os.dup(1)
     os.dup2(2, 1)
+    os.umask(0o022)  # what the program is to see, it can
     with suppress(OSError):
         os.nice(_NICENESS)
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -161,7 +162,7 @@ def _limit(orders: Mapping[str, Any], own_user: bool) -> None:
         resource.RLIMIT_MEMLOCK: 0,
     }
     # Before 5.14, Linux counted the processes of the user outside of the namespace too.
-    version = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+    version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     if not own_user or version >= (5, 14):
         limits[resource.RLIMIT_NPROC] = _MOST_THREADS
     for kind, limit in limits.items():
@@ -171,7 +172,9 @@ def _limit(orders: Mapping[str, Any], own_user: bool) -> None:
 def _forward(child: int, output: int, results: int, orders: Mapping[str, Any]) -> None:
     """Send what the program writes, and at its end how it ended and what it left."""
     left, dropped = int(orders["output_bytes"]), 0
-    end = os.pidfd_open(child)
+    end = ctypes.CDLL(None).syscall(_PIDFD_OPEN, child, 0)
+    if end < 0:
+        raise OSError("the kernel has no descriptors of processes")
     poll = select.poll()
     poll.register(0, 0)  # its other end closes with the app
     poll.register(output, select.POLLIN)
@@ -215,7 +218,11 @@ def _forward(child: int, output: int, results: int, orders: Mapping[str, Any]) -
 
 def _left_files() -> Iterator[tuple[str, int]]:
     """The plain files in the program's folder, in order, with their sizes; links are left out."""
+    device = os.stat(namespaces.WORK).st_dev  # the interpreter may be below the same name
     for folder, inner, names in os.walk(namespaces.WORK):
+        if os.stat(folder).st_dev != device:
+            inner.clear()
+            continue
         inner.sort()
         for name in sorted(names):
             with suppress(OSError):

@@ -12,7 +12,7 @@ import errno
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _AUDIT_X86_64, _AUDIT_AARCH64 = 0xC000003E, 0xC00000B7
 _X32 = 0x40000000  # in the number of a call: the other ABI of x86_64
@@ -72,8 +72,7 @@ _ALLOWED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Condition:
+class _Condition(NamedTuple):
     """What one argument must be, of which the low 32 bits under the mask are compared."""
 
     argument: int  # 0 to 5

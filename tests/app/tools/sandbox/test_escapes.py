@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are is
 ROOT = Path(__file__).parents[4]
 CONTENT = "canary"
 SECRET = "a secret in the environment"
-LIMITS = SandboxLimits(seconds=25, memory_bytes=256 << 20)
+LIMITS = SandboxLimits(seconds=25, memory_bytes=128 << 20)
 # Root has two ways, and others one.
 WAYS = [True] if sys.platform == "win32" or os.geteuid() else [True, False]
 
@@ -92,6 +92,7 @@ def _batch(folder: Path, stack: ExitStack, *, own_user: bool) -> Batch:
         "app": os.getpid(),
         "checkout": str(ROOT),
         "secret": SECRET,
+        "host": os.uname().nodename,
     }
     code = escape_attempts.program(goal, escape_attempts.ATTEMPTS)
     result = asyncio.run(sandbox.run(code, LIMITS, own_user=own_user))

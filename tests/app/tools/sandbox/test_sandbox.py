@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import pytest
 
 from app.domain.tools import CallContext, Effect, ToolError
 from app.tools.sandbox import probe, sandbox, system_calls
+from app.tools.sandbox.probe import Sandbox
 from app.tools.sandbox.sandbox import (
     Ending,
     SandboxError,
@@ -27,6 +29,8 @@ from app.tools.sandbox.sandbox import (
 from app.tools.sandbox.tool import ID, PythonTool
 
 ROOT = Path(__file__).parents[4]
+# Root has two ways, and others one.
+WAYS = [True] if sys.platform == "win32" or os.geteuid() else [True, False]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux")
 
 
@@ -265,7 +269,6 @@ def test_the_processor_time_of_all_threads_counts() -> None:
         ("eval('(' * 100_000)", 1),
         ("eval('-' * 1_000_000 + '1')", None),
         ("bytearray(600 << 20)", 1),
-        ("x = [0]\nwhile True:\n    x *= 2", 1),
         ("import sys\nsys.stdout.close()\nsys.stderr.close()", None),
         ("import os\nos.closerange(0, 99)", None),
     ],
@@ -361,6 +364,46 @@ def test_a_killed_app_or_supervisor_leaves_no_process(whom: str) -> None:
     assert told == ("" if whom == "app" else "the process that isolates it has ended\n")
 
 
+def changed_command(lines: str) -> Callable[[], tuple[str, ...]]:
+    """The command of a supervisor that these lines change before it starts."""
+    code = (
+        "import os\nfrom app.tools.sandbox import landlock, namespaces, supervisor, system_calls\n"
+        f"{lines}\nsupervisor.main()"
+    )
+    return lambda: (sys.executable, "-S", "-E", "-s", "-c", code)
+
+
+@linux
+@pytest.mark.parametrize("own_user", WAYS)
+def test_an_interpreter_below_the_temporary_folder_is_seen_and_not_returned(
+    own_user: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a bundle was unpacked there; and with a file mode mask that hides from others."""
+    mask = os.umask(0o077)
+    try:
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+            Path(folder).chmod(0o755)
+            Path(folder, "module.py").write_text("value = 7", encoding="utf-8")
+            Path(folder, "module.py").chmod(0o644)
+            lines = (
+                "first, folder = supervisor._interpreter, FOLDER\n"
+                "supervisor._interpreter = lambda: ([*first()[0], folder], [])\n"
+                "namespaces.WORK = '/tmp'\n"
+                "namespaces.TEMPORARY = '/other'\n"
+                "landlock.WORK, landlock.TEMPORARY = '/tmp', '/other'\n"
+            ).replace("FOLDER", repr(folder))
+            monkeypatch.setattr(sandbox, "_command", changed_command(lines))
+            code = (
+                f"import sys\nsys.path.append({folder!r})\nimport module\n"
+                "open('mine', 'w').close()\nmodule.value"
+            )
+            result = run(code, own_user=own_user)
+    finally:
+        os.umask(mask)
+    assert result.output == "7\n"
+    assert [file.name for file in result.files] == ["mine"]
+
+
 # What a broken isolation is, as lines that change the supervisor before it starts, and what the log
 # says of it. The attempts of the probe do no harm then.
 BROKEN = {
@@ -397,14 +440,6 @@ BROKEN = {
 }
 
 
-def broken_command(lines: str) -> Callable[[], tuple[str, ...]]:
-    code = (
-        "import os\nfrom app.tools.sandbox import landlock, namespaces, supervisor, system_calls\n"
-        f"{lines}\nsupervisor.main()"
-    )
-    return lambda: (sys.executable, "-S", "-E", "-s", "-c", code)
-
-
 def checked(tool: PythonTool) -> None:
     """Wait for the probe of a tool."""
     done = threading.Event()
@@ -422,7 +457,8 @@ def test_the_tool_is_off_where_isolation_does_not_hold(
 ) -> None:
     lines, reason = BROKEN[name]
     lines = lines.replace("{folder!r}", repr(str(tmp_path)))
-    monkeypatch.setattr(sandbox, "_command", broken_command(lines))
+    monkeypatch.setattr(sandbox, "_command", changed_command(lines))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # so that one way is tried
     if reason == "timeout":
         monkeypatch.setattr(probe, "_LIMITS", SandboxLimits(seconds=0.2))
     with caplog.at_level("INFO"):
@@ -522,6 +558,33 @@ def test_a_call_tells_the_model_what_came_of_it() -> None:
     for wrong in ("", "  ", 5, None):
         with pytest.raises(ToolError, match="code"):
             told(wrong)
+
+
+def test_a_source_runs_two_programs_at_once_and_tells_what_a_call_does() -> None:
+    running: list[int] = []
+    most = 0
+
+    class Counting(Sandbox):
+        def problem(self) -> str:
+            return ""
+
+        async def run(self, *_arguments: object) -> SandboxResult:
+            nonlocal most
+            running.append(1)
+            most = max(most, len(running))
+            await asyncio.sleep(0)
+            running.pop()
+            return SandboxResult("1", Ending.FINISHED)
+
+    tool = PythonTool(Counting())
+
+    async def many() -> None:
+        await asyncio.gather(*(tool.call(ID, {"code": "1"}, CallContext(1)) for _ in range(6)))
+
+    asyncio.run(many())
+    assert most == 2
+    assert len(tool.changes(ID, {"code": "1"}, CallContext(1))) == 1
+    assert tool.scope(ID, {"code": "1"}) == ""
 
 
 def test_the_filter_has_the_numbers_of_the_kernel() -> None:
