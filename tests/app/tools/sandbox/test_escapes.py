@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,23 @@ SECRET = "a secret in the environment"
 LIMITS = SandboxLimits(seconds=25, memory_bytes=128 << 20)
 # Root has two ways, and others one.
 WAYS = [True] if sys.platform == "win32" or os.geteuid() else [True, False]
+
+
+# Of these nothing may rest on one lock alone.
+MATTERS = [
+    *("network: tcp v4", "network: tcp v6", "network: udp v4", "network: asyncio"),
+    *("network: unix socket by its path", "network: unix socket by an abstract name"),
+    *("network: a server", "network: names of hosts", "files: read", "files: append"),
+    *("files: make", "files: remove", "files: change the mode", "files: look at", "files: users"),
+    *("files: symbolic link", "files: hard link", "files: home folder", "files: programs"),
+    *("files: change the library", "files: make a file in the library", "files: write at the top"),
+    *("devices: process 1", "devices: memory of another", "devices: list of processes"),
+    *("devices: /sys", "devices: a disk", "devices: /dev/mem", "devices: make a device"),
+    *("processes: end another", "processes: end the app", "processes: group of another"),
+    *("processes: priority of another", "processes: limits of another", "processes: a shell"),
+    *("processes: spawn", "processes: subprocess", "privileges: be root", "privileges: time"),
+    *("privileges: name of the computer", "mounts: chroot twice", "privileges: more memory"),
+]
 
 
 @dataclass
@@ -51,7 +69,9 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> list[Batch]:
     return made
 
 
-def _batch(folder: Path, stack: ExitStack, *, own_user: bool) -> Batch:
+def _batch(
+    folder: Path, stack: ExitStack, *, own_user: bool, names: Collection[str] | None = None
+) -> Batch:
     canary = folder / "canary"
     canary.write_text(CONTENT, encoding="utf-8")
     before = canary.stat()
@@ -94,7 +114,9 @@ def _batch(folder: Path, stack: ExitStack, *, own_user: bool) -> Batch:
         "secret": SECRET,
         "host": os.uname().nodename,
     }
-    code = escape_attempts.program(goal, escape_attempts.ATTEMPTS)
+    pieces = escape_attempts.ATTEMPTS
+    pieces = pieces if names is None else {name: pieces[name] for name in names}
+    code = escape_attempts.program(goal, pieces)
     result = asyncio.run(sandbox.run(code, LIMITS, own_user=own_user))
     touched = [
         what
@@ -139,6 +161,26 @@ def test_nothing_outside_was_touched_and_the_program_ended(batches: list[Batch])
     for batch in batches:
         assert batch.touched == []
         assert (batch.result.ending, batch.result.status) == (Ending.FINISHED, 0)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["system_calls.confine = lambda *_: None", "landlock.lock = lambda: None"],
+    ids=["without the filter", "without Landlock"],
+)
+def test_what_matters_holds_without_one_of_the_locks(
+    lines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Namespaces, filter and Landlock do not rely on each other for what is outside."""
+    code = (
+        "from app.tools.sandbox import landlock, namespaces, supervisor, system_calls\n"
+        f"{lines}\nsupervisor.main()"
+    )
+    monkeypatch.setattr(sandbox, "_command", lambda: (sys.executable, "-S", "-E", "-s", "-c", code))
+    with ExitStack() as stack:
+        batch = _batch(tmp_path, stack, own_user=True, names=MATTERS)
+    assert [name for name in MATTERS if not batch.outcomes[name].startswith("refused")] == []
+    assert batch.touched == []
 
 
 def test_the_attempts_are_real_where_nothing_isolates(tmp_path: Path) -> None:
