@@ -13,12 +13,13 @@ from app.domain.message import MessageState, Role
 from app.domain.model_ref import Remote
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engines import RemoteEngines
-from app.engines.remote.keys import Keyring, KeyStore, NoKeyring
+from app.engines.remote.keys import KeyStore
 from app.net.ledger import Ledger, Purpose
 from app.net.offline import gate
 from app.state.connections import EngineRow, EngineState, FoundRow
 from app.state.server import ClientRow, LogRow, ServerPhase
 from app.store.store import Store
+from app.system.secret_store import Keyring, NoKeyring
 from app.system.translation import tr
 from scenes_chat import Scene, ready
 from stage import Stage, flush

@@ -14,10 +14,11 @@ from app.domain.message import Message
 from app.domain.model_ref import Remote
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engines import RemoteEngines
-from app.engines.remote.keys import KeyStore, NoKeyring
+from app.engines.remote.keys import KeyStore
 from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit
+from app.system.secret_store import NoKeyring
 from hostile_server import Server
 from stage import Stage
 

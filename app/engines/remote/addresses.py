@@ -9,6 +9,7 @@ import urllib.parse
 
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.errors import RemoteError
+from app.net.hosts import host_number, is_private
 from app.system.translation import tr
 
 _VERSION = re.compile(r"/v\d+[a-z0-9]*$")
@@ -18,9 +19,6 @@ _ENDPOINT = re.compile(
 )
 _NUMERIC = re.compile(r"(0x[0-9a-f]+|\d+)(\.(0x[0-9a-f]+|\d+)){0,3}")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?", re.IGNORECASE)
-_CGNAT = ipaddress.ip_network("100.64.0.0/10")  # between a provider and its customers; Tailscale
-# Names that are never of the public network: RFC 6762, RFC 8375, ICANN's .internal, routers.
-_PRIVATE_ENDS = (".local", ".localhost", ".home.arpa", ".internal", ".lan", ".home", ".intranet")
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # a server listens there, nobody can connect
 _PORTS = {"http": 80, "https": 443}
 _MAX_LENGTH = 2000
@@ -93,29 +91,9 @@ def is_one_program(address: str, other: str) -> bool:
     )
 
 
-def is_private(host: str) -> bool:
-    """Whether a host is this machine, or on a network that is not the public one, by its name."""
-    number = _number(host)
-    if number is not None:
-        private = number.is_private or number.is_link_local or number.is_loopback
-        return private or (number.version == 4 and number in _CGNAT)
-    name = host.lower().rstrip(".")
-    return "." not in name or name.endswith(_PRIVATE_ENDS)
-
-
 def needs_consent(address: str) -> bool:
     """Whether words would go unencrypted over the public network: the user is asked once."""
     return address.startswith("http://") and not is_private(host_of(address))
-
-
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address of a host that is one; the IPv4 address inside an IPv6 one; None for a name."""
-    try:
-        number = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return None
-    mapped = number.ipv4_mapped if number.version == 6 else None
-    return mapped or number
 
 
 def _host(host: str) -> str:
@@ -129,7 +107,7 @@ def _host(host: str) -> str:
             raise ValueError(host) from error
     if ":" in host:
         host = str(ipaddress.ip_address(host))
-    elif not _number(host):
+    elif not host_number(host):
         host = host.rstrip(".").encode("idna").decode("ascii")
         if not all(map(_LABEL.fullmatch, host.split("."))):
             raise ValueError(host)

@@ -12,8 +12,7 @@ import os
 import re
 import socket
 import ssl
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -22,6 +21,7 @@ from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote import addresses
 from app.engines.remote.errors import RemoteError
 from app.engines.remote.keys import NO_CREDENTIALS, Credentials
+from app.net.hosts import is_private
 from app.net.http import (
     CONNECT_SECONDS,
     USER_AGENT,
@@ -32,6 +32,7 @@ from app.net.http import (
     tls_context,
 )
 from app.net.ledger import Purpose
+from app.net.socket_cutter import SocketCutter
 
 if TYPE_CHECKING:
     import httpx
@@ -165,7 +166,7 @@ async def exchange(
     if addresses.needs_consent(url) and not _is_consented(server.connection):
         raise server.error(RemoteFaultKind.CONSENT)
     try:
-        proxy = None if addresses.is_private(addresses.host_of(url)) else _proxy(url, server.proxy)
+        proxy = None if is_private(addresses.host_of(url)) else _proxy(url, server.proxy)
         request = httpx.Request(
             method,
             url,
@@ -175,7 +176,7 @@ async def exchange(
     except WebError as error:
         raise server.error(RemoteFaultKind.PROXY, str(error)) from error
     for _ in range(_MAX_REDIRECTS + 1):
-        cutter = _Cutter()
+        cutter = SocketCutter()
         with translated(server, None):
             passage = server.allow(str(request.url), purpose, cutter.cut)
         try:
@@ -313,35 +314,3 @@ def _is_consented(connection: Connection) -> bool:
 
 def _proxy(url: str, setting: str) -> Proxy | None:
     return proxy_for(addresses.host_of(url), setting)
-
-
-class _Cutter:
-    """Shuts the socket of a request down, from any thread, so that a waiting read fails."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._is_cut = False
-
-    async def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Keep the socket of a new connection; httpcore calls this at every step of a request."""
-        if not event.endswith(("connect_tcp.complete", "connect_unix_socket.complete")):
-            return
-        used = facts["return_value"].get_extra_info("socket")
-        with self._guard:
-            self._socket = used.dup()  # httpx closes the first handle
-            if self._is_cut:
-                self._shut()
-
-    def cut(self) -> None:
-        """Shut the socket down, now or as soon as it is there."""
-        with self._guard:
-            self._is_cut = True
-            self._shut()
-
-    def _shut(self) -> None:
-        used, self._socket = self._socket, None
-        if used is not None:
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                used.shutdown(socket.SHUT_RDWR)
-            used.close()

@@ -21,6 +21,7 @@ from app.engines.remote.faults import (
     response_error,
 )
 from app.engines.remote.values import Object, count_of, object_of, rows_of
+from app.net.hosts import is_private
 from app.net.ledger import Purpose
 
 _MAX_BYTES = 8 << 20  # of a list of models; OpenRouter's has half a megabyte
@@ -120,7 +121,7 @@ async def _kind(server: Server, address: str, rows: list[Object], purpose: Purpo
         if _RAY_CONTEXT in object_of(row.get("metadata")):
             return _K.VLLM
     root = addresses.native_root(address)
-    if not addresses.is_private(addresses.host_of(address)):
+    if not is_private(addresses.host_of(address)):
         return _K.OPENAI  # a service: it is not asked for the routes of programs
     version, native, props = await asyncio.gather(
         _try(server, f"{root}/api/version", purpose),

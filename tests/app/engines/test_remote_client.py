@@ -17,8 +17,9 @@ from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
-from app.engines.remote.keys import KeyStore, NoKeyring
+from app.engines.remote.keys import KeyStore
 from app.engines.remote_client import RemoteClient, Told
+from app.system.secret_store import NoKeyring
 from hostile_server import Reply, Server, Step, answer, chunk, error, event
 from remote_answers import Gate, question
 

@@ -24,10 +24,11 @@ from app.engines.registry import EngineRegistry
 from app.engines.remote.connections import HIDDEN, ConnectionStore
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
-from app.engines.remote.keys import KeyStore, NoKeyring
+from app.engines.remote.keys import KeyStore
 from app.net.offline import Gate
 from app.settings.table import Settings
 from app.state.connections import EngineEdit, FoundRow
+from app.system.secret_store import NoKeyring
 from engine import ConstraintKind, Role
 from fakes import FakeEngine
 from hostile_server import Server, answer, json_reply, serving

@@ -8,13 +8,13 @@ from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.addresses import (
     candidates,
     is_one_program,
-    is_private,
     native_root,
     needs_consent,
     normalized,
     same_server,
 )
 from app.engines.remote.errors import RemoteError
+from app.net.hosts import is_private
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,8 @@ from app.domain.connection import Connection, RemoteModel, ServerKind
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.remote.connections import HIDDEN, ConnectionStore, shown_headers
 from app.engines.remote.errors import RemoteError
-from app.engines.remote.keys import (
-    Credentials,
-    KeyStore,
-    NoKeyring,
-    is_secret,
-    system_keyring,
-)
+from app.engines.remote.keys import Credentials, KeyStore, is_secret
+from app.system.secret_store import NoKeyring, system_keyring
 
 KEY = "sk-very-secret-0123456789"
 OPEN = Connection("", "Office", "http://gpu:8000/v1")
