@@ -336,9 +336,10 @@ def pins() -> dict[str, str]:
 
 
 def declared() -> list[Requirement]:
-    """The dependencies that pyproject.toml declares."""
+    """The dependencies that pyproject.toml declares, those of extras too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(line) for line in project["dependencies"]]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    return [Requirement(line) for line in [*project["dependencies"], *extras]]
 
 
 def normal(name: str) -> str:

@@ -55,11 +55,21 @@ class CallContext:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolFile:
+    """A picture, a sound or another file that a tool returned beside its text."""
+
+    name: str
+    media_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """What a tool returned, or why it failed: a text that the model reads."""
 
     text: str
     failed: bool = False
+    files: tuple[ToolFile, ...] = ()  # for the user; the text says in a line that they exist
 
 
 class ToolError(Exception):

@@ -409,6 +409,8 @@ def purpose_words(purpose: Purpose) -> str:
             return tr("for answers in your chats")
         case Purpose.MODELS:
             return tr("for its list of models")
+        case Purpose.TOOLS:
+            return tr("to use a server of tools")
         case Purpose.UPDATE:
             return tr("a newer version of Tokonoma; only the request is sent")
         case Purpose.DISCOVERY:

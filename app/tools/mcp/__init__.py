@@ -1,0 +1,1 @@
+"""Servers of tools that speak the Model Context Protocol: entries, connections, their tools."""

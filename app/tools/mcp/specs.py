@@ -1,0 +1,105 @@
+"""Tools of servers as they are offered to a model and allowed by the user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mcp import types
+
+from app.domain.tools import Effect, ToolSpec
+from app.system.translation import number, tr
+from app.tools.mcp.entry import ServerEntry
+from app.tools.mcp.log import ServerLog, visible
+
+MOST_TOOLS = 100
+_MOST_NAME = 256  # letters
+_MOST_TITLE = 100
+_MOST_DESCRIPTION = 4_000
+_MOST_SCHEMA = 65_536  # bytes
+_MOST_DEPTH = 32  # of a schema
+_NO_SCHEMA = '{"type": "object"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a server lists: its tools, whose names are not made unique yet."""
+
+    specs: tuple[ToolSpec, ...]
+    left_out: int = 0  # tools beyond the limit, or with a name that cannot be used
+
+
+def listed(entry: ServerEntry, tools: Sequence[types.Tool], log: ServerLog) -> Listed:
+    """The tools of a server; what cannot be used has a problem, or is left out and logged."""
+    made: dict[str, ToolSpec] = {}
+    for tool in tools:
+        if not tool.name or len(tool.name) > _MOST_NAME or not tool.name.isprintable():
+            log.add(f"a tool was left out: its name cannot be used: {tool.name[:80]}")
+        elif tool.name in made:
+            log.add(f"a tool was left out: its name is listed twice: {tool.name}")
+        elif len(made) < MOST_TOOLS:
+            made[tool.name] = _spec(entry, tool)
+    return Listed(tuple(made.values()), len(tools) - len(made))
+
+
+def _spec(entry: ServerEntry, tool: types.Tool) -> ToolSpec:
+    schema, problem = _schema(tool.input_schema)
+    if tool.execution and tool.execution.task_support == "required":
+        problem = tr("This tool runs only as a task in the background, which is not supported.")
+    hints = tool.annotations
+    title = tool.title or (hints.title if hints else None) or tool.name
+    effects = {Effect.NETWORK} if entry.is_http else {Effect.RUNS}
+    if not (hints and hints.read_only_hint):
+        effects.add(Effect.WRITES)  # unless it says otherwise; what it says may be wrong
+    return ToolSpec(
+        id=f"{entry.id}/{tool.name}",
+        name=tool.name,
+        title=visible(title, _MOST_TITLE),
+        description=visible(tool.description or "", _MOST_DESCRIPTION, lines=True),
+        schema=schema,
+        server=entry.name,
+        effects=frozenset(effects),
+        origin=entry.origin,
+        problem=problem,
+    )
+
+
+def _schema(found: dict[str, Any]) -> tuple[str, str]:
+    """The text of a schema of arguments, and why it cannot be used."""
+    made = {"type": "object", **found}
+    properties, required = made.get("properties", {}), made.get("required", [])
+    fits = (
+        made["type"] == "object"
+        and isinstance(properties, dict)
+        and all(
+            isinstance(each, dict | bool) for each in cast("dict[str, Any]", properties).values()
+        )
+        and isinstance(required, list)
+        and all(isinstance(each, str) for each in cast("list[Any]", required))
+        and _depth(made) <= _MOST_DEPTH
+    )
+    if not fits:
+        return _NO_SCHEMA, tr("The server describes its arguments in a form that cannot be used.")
+    text = json.dumps(made, ensure_ascii=False, sort_keys=True)
+    if len(text.encode("utf-8", "replace")) > _MOST_SCHEMA:
+        return _NO_SCHEMA, tr(
+            "The description of its arguments is larger than {size} KB.",
+            size=number(_MOST_SCHEMA // 1024),
+        )
+    return text, ""
+
+
+def _depth(value: object, level: int = 0) -> int:
+    """How deep a value is nested; more than is allowed counts as one too many."""
+    if level > _MOST_DEPTH:
+        return level
+    match value:
+        case dict():
+            inner: Iterable[object] = cast("dict[str, object]", value).values()
+        case list():
+            inner = cast("list[object]", value)
+        case _:
+            return level
+    return max((_depth(each, level + 1) for each in inner), default=level + 1)
