@@ -50,6 +50,8 @@ class ServerEntry:
     environment: Pairs = field(default=(), repr=False)  # variables that it gets
     address: str = ""
     headers: Pairs = field(default=(), repr=False)  # sent with every request
+    client_id: str = ""  # of the app at the login, where the server does not give it one itself
+    client_secret: str = field(default="", repr=False)
     enabled: bool = False  # the user wants it to run; it starts only by `McpServers.start`
     seconds: float = SECONDS  # time limit of a call without progress
 
@@ -84,7 +86,12 @@ class ServerEntry:
         lines = [exact(self.address)] if self.is_http else [self.command_line]
         if self.folder:
             lines.append(f"folder: {exact(self.folder)}")
-        kinds = (("environment", self.environment), ("header", self.headers))
+        login = (("client", self.client_id), ("secret", self.client_secret))
+        kinds = (
+            ("environment", self.environment),
+            ("header", self.headers),
+            ("login", tuple((name, value) for name, value in login if value)),
+        )
         for kind, pairs in kinds:
             lines += [
                 f"{kind}: {exact(name)} (value {_mark(name, value)})" for name, value in pairs
@@ -127,14 +134,19 @@ def checked(entry: ServerEntry) -> ServerEntry:
         )
     if entry.is_http:
         return _checked_address(replace(entry, arguments=(), folder="", environment=()))
-    return _checked_command(replace(entry, headers=()))
+    return _checked_command(replace(entry, headers=(), client_id="", client_secret=""))
 
 
 def to_json(entry: ServerEntry) -> dict[str, Any]:
     """The entry as an object of the file."""
     made: dict[str, Any] = {"id": entry.id, "name": entry.name, "enabled": entry.enabled}
     if entry.is_http:
-        made |= {"address": entry.address, "headers": dict(entry.headers)}
+        made |= {
+            "address": entry.address,
+            "headers": dict(entry.headers),
+            "client_id": entry.client_id,
+            "client_secret": entry.client_secret,
+        }
     else:
         made |= {
             "command": entry.command,
@@ -160,6 +172,8 @@ def from_json(row: object) -> ServerEntry:
             pairs(values.get("environment", {}), name, "environment"),
             _text(values, "address", name),
             pairs(values.get("headers", {}), name, "headers"),
+            _text(values, "client_id", name),
+            _text(values, "client_secret", name),
             values.get("enabled") is True,
             float(seconds) if _is_number(seconds) else 0.0,
         )
@@ -229,6 +243,9 @@ def _checked_address(entry: ServerEntry) -> ServerEntry:
             raise _wrong(entry.name, "headers")
     if len(entry.headers) > _MOST_ITEMS:
         raise _wrong(entry.name, "headers")
+    login = entry.client_id + entry.client_secret
+    if not login.isascii() or not login.isprintable() or len(login) > _MOST_TEXT:
+        raise _wrong(entry.name, "client_id")
     return entry
 
 

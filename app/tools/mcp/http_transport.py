@@ -89,6 +89,7 @@ class GateTransport(httpx2.AsyncBaseTransport):
             return httpx2.Response(
                 503, headers={"Content-Type": "application/json"}, content=content, request=request
             )
+        self.refusal = ""
         if response.status_code >= 400:
             self.refusal = self._status(response.status_code)
             self._log(f"{request.method} {request.url.path}: HTTP {response.status_code}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import time
 import urllib.parse
@@ -26,6 +27,7 @@ from app.system.secret_store import NoKeyring, SecretStore
 from app.system.translation import tr
 from app.tools.mcp.entry import ServerEntry
 
+_log = logging.getLogger(__name__)
 OpenPage = Callable[[str, str, str], Awaitable[bool]]  # `Hooks.open_page`
 Person = Callable[[], AbstractContextManager[None]]
 
@@ -47,7 +49,7 @@ class TokenStore:
     def __init__(
         self, entry: ServerEntry, secrets: SecretStore, log: Callable[[str], None]
     ) -> None:
-        self._id, self._address = entry.login_id, entry.address
+        self._entry = entry
         self._secrets, self._log = secrets, log
         self._values: dict[str, Any] | None = None
 
@@ -67,16 +69,16 @@ class TokenStore:
         """Read what is kept; nothing, if that was for another address."""
         values: dict[str, Any] = {}
         try:
-            text = await asyncio.to_thread(self._secrets.load, self._id)
+            text = await asyncio.to_thread(self._secrets.load, self._entry.login_id)
             found: object = json.loads(text or "{}")
         except NoKeyring as error:
-            self._log(f"the keyring does not give the login: {error}")
+            _log.info("the keyring does not give a login: %s", error)
         except ValueError:
             self._log("the stored login is damaged")
         else:
             if isinstance(found, dict):
                 values = cast("dict[str, Any]", found)
-        self._values = values if values.get("address") == self._address else {}
+        self._values = values if values.get("address") == self._entry.address else {}
 
     async def get_tokens(self) -> OAuthToken | None:
         """The tokens; None without."""
@@ -88,7 +90,14 @@ class TokenStore:
         await self._save(tokens=tokens.model_dump(mode="json"), expires=expires)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The registration; None without."""
+        """The registration, that of the entry before one that was made; None without."""
+        entry = self._entry
+        if entry.client_id:
+            return OAuthClientInformationFull(
+                client_id=entry.client_id,
+                client_secret=entry.client_secret or None,
+                token_endpoint_auth_method="client_secret_basic" if entry.client_secret else "none",
+            )
         return self._model("client", OAuthClientInformationFull)
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -112,9 +121,11 @@ class TokenStore:
             return None
 
     async def _save(self, **values: object) -> None:
-        self._values = {**self._loaded, "address": self._address, **values}
+        self._values = {**self._loaded, "address": self._entry.address, **values}
         try:
-            await asyncio.to_thread(self._secrets.save, self._id, json.dumps(self._values))
+            await asyncio.to_thread(
+                self._secrets.save, self._entry.login_id, json.dumps(self._values)
+            )
         except JsonFileError as error:
             self._log(f"the login could not be kept: {error}")
 

@@ -38,6 +38,7 @@ from app.tools.mcp.http_transport import GateTransport, http_client
 from app.tools.mcp.limits import MESSAGE_BYTES
 from app.tools.mcp.log import ServerLog, visible
 from app.tools.mcp.oauth import Login, provider_of
+from app.tools.mcp.repair import repaired
 from app.tools.mcp.stdio import StdioTransport
 
 START_SECONDS = 120.0  # a program may first download its packages
@@ -113,11 +114,11 @@ class Session:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncGenerator[asyncio.Event]:
         """Start the server and list its tools; gives an event of its end. Raises StartError."""
-        transport = await self._transport()
+        transport = repaired(await self._transport())
         never = asyncio.Event()
         try:
             client = Client(
-                transport,
+                cast("Transport", transport),
                 mode=self._mode,
                 cache=None,
                 client_info=types.Implementation(
@@ -133,7 +134,6 @@ class Session:
                     async with asyncio.timeout(START_SECONDS) as limit:
                         with self._person_waits_for(limit):
                             await stack.enter_async_context(client)
-                            self._trust_no_schema(client)
                             self._client = client
                             await self._list()
                 except TimeoutError as error:
@@ -260,17 +260,6 @@ class Session:
         except WebError as error:
             raise StartError(str(error), error.remedy) from error
         return cast("Transport", _with_client(client, entry.address))
-
-    def _trust_no_schema(self, client: Client) -> None:
-        """Take results as they are: checking them by the server's own schema proves nothing.
-
-        The schema may contain an expression that takes years to match, or an address to fetch.
-        """
-
-        async def unchecked(name: str, result: types.CallToolResult) -> None:
-            del name, result
-
-        client.session.validate_tool_result = unchecked
 
     async def _list(self) -> None:
         """Read the list of tools, as far as it is used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from mcp import types
 
@@ -13,6 +13,7 @@ from app.domain.tools import Effect, ToolSpec
 from app.system.translation import number, tr
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.log import ServerLog, visible
+from app.tools.mcp.repair import UNUSABLE
 
 MOST_TOOLS = 100
 _MOST_NAME = 256  # letters
@@ -45,7 +46,7 @@ def listed(entry: ServerEntry, tools: Sequence[types.Tool], log: ServerLog) -> L
 
 
 def _spec(entry: ServerEntry, tool: types.Tool) -> ToolSpec:
-    schema, problem = _schema(tool.input_schema)
+    schema, problem = _schema(tool)
     if tool.execution and tool.execution.task_support == "required":
         problem = tr("This tool runs only as a task in the background, which is not supported.")
     hints = tool.annotations
@@ -66,23 +67,11 @@ def _spec(entry: ServerEntry, tool: types.Tool) -> ToolSpec:
     )
 
 
-def _schema(found: dict[str, Any]) -> tuple[str, str]:
+def _schema(tool: types.Tool) -> tuple[str, str]:
     """The text of a schema of arguments, and why it cannot be used."""
-    made = {"type": "object", **found}
-    properties, required = made.get("properties", {}), made.get("required", [])
-    fits = (
-        made["type"] == "object"
-        and isinstance(properties, dict)
-        and all(
-            isinstance(each, dict | bool) for each in cast("dict[str, Any]", properties).values()
-        )
-        and isinstance(required, list)
-        and all(isinstance(each, str) for each in cast("list[Any]", required))
-        and _depth(made) <= _MOST_DEPTH
-    )
-    if not fits:
+    if (tool.meta or {}).get(UNUSABLE) or _depth(tool.input_schema) > _MOST_DEPTH:
         return _NO_SCHEMA, tr("The server describes its arguments in a form that cannot be used.")
-    text = json.dumps(made, ensure_ascii=False, sort_keys=True)
+    text = json.dumps(tool.input_schema, ensure_ascii=False, sort_keys=True)
     if len(text.encode("utf-8", "replace")) > _MOST_SCHEMA:
         return _NO_SCHEMA, tr(
             "The description of its arguments is larger than {size} KB.",
