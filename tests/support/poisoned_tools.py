@@ -84,6 +84,8 @@ def call(id: Any, arguments: Any) -> None:
             send(method="notifications/tools/list_changed")
         case "large":
             text(id, "x" * 20_000_000)
+        case "fits":
+            text(id, "[,{" * 3_200_000)
         case "values":
             raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":[' % id)
             raw(b"[]," * 1_000_000 + b"[]]}}\n")
@@ -172,6 +174,8 @@ def answer(message: Any) -> None:
 
 if BEHAVIOUR == "stays":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while BEHAVIOUR == "pours":
+    send(method="notifications/message", params={"level": "info", "data": "x"})
 for line in sys.stdin.buffer:
     answer(json.loads(line))
 if BEHAVIOUR == "stays":

@@ -28,7 +28,7 @@ from app.net.offline import Offline, Passage, gate
 from app.net.socket_cutter import SocketCutter
 from app.system.translation import tr
 from app.tools.mcp.entry import ServerEntry
-from app.tools.mcp.limits import MessageMeter, Pacer, TooMuch
+from app.tools.mcp.limits import HTTP_BYTES, HTTP_WIDE_BYTES, MessageMeter, Pacer, TooMuch
 
 _WRITE_SECONDS = 60.0
 
@@ -176,7 +176,7 @@ class _Body(httpx2.AsyncByteStream):
 
     def __init__(self, response: httpx2.Response, passage: Passage, cutter: SocketCutter) -> None:
         self._response, self._passage, self._cutter = response, passage, cutter
-        self._pacer, self._meter = Pacer(), MessageMeter()
+        self._pacer, self._meter = Pacer(), MessageMeter(HTTP_BYTES, HTTP_WIDE_BYTES)
         self._is_stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
 
     async def __aenter__(self) -> _Body:

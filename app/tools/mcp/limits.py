@@ -14,8 +14,12 @@ from collections.abc import Awaitable, Callable
 from app.system.translation import number, tr
 
 MESSAGE_BYTES = 10_000_000
+WIDE_BYTES = 4_000_000  # one letter that is not of ASCII makes a text up to four times as large
+# Over HTTP: the SDK holds such a message five times while it reads it.
+HTTP_BYTES, HTTP_WIDE_BYTES = 6_000_000, 2_500_000
 _MOST_VALUES = 100_000  # some 10 MB as objects
 _SMALL = 200_000  # bytes of a message that cannot hold too many values
+_SHORTEST_PAUSE = 0.05  # seconds
 _QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _REST = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
 
@@ -27,22 +31,22 @@ class TooMuch(Exception):
 class MessageMeter:
     """Measures one message as its pieces come."""
 
-    def __init__(self, most_bytes: int = MESSAGE_BYTES) -> None:
-        self._most = most_bytes
+    def __init__(self, most_bytes: int = MESSAGE_BYTES, most_wide: int = WIDE_BYTES) -> None:
+        """`most_wide` is for messages with other letters than those of ASCII."""
+        self._limits = most_bytes, most_wide
         self.reset()
 
     def reset(self) -> None:
         """The next message begins."""
         self._size = self._values = 0
-        self._is_quoted = self._is_escaped = False
+        self._is_quoted = self._is_escaped = self._is_wide = False
 
     def feed(self, piece: bytes) -> None:
         """Measure a piece; raises TooMuch."""
         self._size += len(piece)
-        if self._size > self._most:
-            raise TooMuch(
-                tr("a message of more than {size} MB", size=number(self._most // 1_000_000))
-            )
+        self._is_wide = self._is_wide or not piece.isascii() or b"\\u" in piece
+        if self._size > (most := self._limits[self._is_wide]):
+            raise TooMuch(tr("a message of more than {size} MB", size=number(most // 1_000_000)))
         self._values += self._counted(piece)
         if self._size > _SMALL and self._values > _MOST_VALUES:
             raise TooMuch(tr("a message of more than {count} values", count=number(_MOST_VALUES)))
@@ -79,10 +83,11 @@ class Pacer:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`patience`: seconds of waiting, since it last caught up, until TooMuch is raised."""
+        """`patience`: seconds, since it last caught up, until TooMuch is raised."""
         self._burst, self._rate, self._patience = burst, rate, patience
         self._now, self._sleep = now, sleep
-        self._left, self._at, self._waited = burst, now(), 0.0
+        self._left, self._at = burst, now()
+        self._dry: float | None = None  # since when more comes than is read
 
     async def spend(self, messages: float, size: int) -> None:
         """Wait until so much may be read; raises TooMuch."""
@@ -90,11 +95,11 @@ class Pacer:
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left >= self._burst / 2:
-            self._waited = 0.0
+            self._dry = None
         self._left -= messages + size / 16_384
         if self._left < 0:
-            pause = min(-self._left / self._rate, 1.0)
-            self._waited += pause
-            if self._waited > self._patience:
+            self._dry = now if self._dry is None else self._dry
+            if now - self._dry > self._patience:
                 raise TooMuch(tr("messages without end"))
-            await self._sleep(pause)
+        if self._left < -self._rate * _SHORTEST_PAUSE:
+            await self._sleep(min(-self._left / self._rate, 1.0))

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 import time
 import urllib.parse
@@ -263,6 +264,8 @@ def _query(parts: urllib.parse.SplitResult) -> dict[str, str]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as tried:
+        if os.name != "nt":  # there it would let two programs listen
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
         except OSError:

@@ -35,7 +35,7 @@ from app.tools.mcp.hooks import (
     ServerResource,
 )
 from app.tools.mcp.http_transport import GateTransport, http_client
-from app.tools.mcp.limits import MESSAGE_BYTES
+from app.tools.mcp.limits import HTTP_BYTES
 from app.tools.mcp.log import ServerLog, visible
 from app.tools.mcp.oauth import Login, provider_of
 from app.tools.mcp.repair import repaired
@@ -551,7 +551,7 @@ async def _with_client(client: Any, address: str) -> AsyncGenerator[Any]:
     async with (
         client,
         streamable_http_client(
-            address, http_client=client, max_sse_event_size=MESSAGE_BYTES
+            address, http_client=client, max_sse_event_size=HTTP_BYTES
         ) as streams,
     ):
         yield streams

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
 import shutil
 import signal
@@ -21,7 +23,7 @@ from types import TracebackType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
 
 from app.system.translation import tr
 from app.tools.mcp.entry import ServerEntry
@@ -30,6 +32,7 @@ from app.tools.mcp.limits import MessageMeter, Pacer, TooMuch
 from app.tools.mcp.log import ServerLog
 from app.tools.mcp.windows_job import Job
 
+_log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG")
 # Without these no program starts on Windows, or finds its own files.
 _INHERITED_WINDOWS = (
@@ -38,7 +41,6 @@ _INHERITED_WINDOWS = (
 )  # fmt: skip
 _CHUNK = 65_536  # bytes
 _GRACE_SECONDS = 1.0  # to end by itself after its stdin was closed, then after SIGTERM
-_BOM = b"\xef\xbb\xbf"
 
 
 class StdioTransport:
@@ -93,7 +95,9 @@ class StdioTransport:
                 task.cancel()
             for stream in self._streams:
                 stream.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for found in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                _log.error("a server of tools could not be read", exc_info=found)
         await _has_ended(process)
         # What it started may hold its pipes open, which would keep them here too.
         getattr(process, "_transport").close()  # noqa: B009  (asyncio has no public way)
@@ -167,11 +171,12 @@ class StdioTransport:
                 for piece in pieces[:-1]:
                     meter.feed(piece)
                     line += piece
-                    whole = bytes(line)
-                    line.clear()
                     meter.reset()
-                    await self._pacer.spend(1, len(whole))
-                    await self._deliver(whole, to_session)
+                    await self._pacer.spend(1, len(line))
+                    if (message := self._message(line)) is not None:
+                        await to_session.send(SessionMessage(message))
+                    message = None  # its memory is free while the next one is read
+                    line = bytearray()
                 meter.feed(pieces[-1])
                 line += pieces[-1]
         except TooMuch as error:
@@ -185,22 +190,19 @@ class StdioTransport:
             self._end(self._end_of(process))
             to_session.close()  # a waiting call fails
 
-    async def _deliver(
-        self, line: bytes, to_session: MemoryObjectSendStream[SessionMessage | Exception]
-    ) -> None:
-        line = line.removeprefix(_BOM).strip()
-        if not line:
-            return
+    def _message(self, line: bytearray) -> JSONRPCMessage | None:
+        """The message of a line, which is emptied; None for other text, which is logged.
+
+        Steps that hold the text only once: parsing by the SDK's adapter holds it four times.
+        """
+        text = line.decode("utf-8", "replace")  # some programs write another encoding
+        line.clear()
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            text = line.decode("utf-8", "replace")  # some programs write another encoding
-            try:
-                message = jsonrpc_message_adapter.validate_json(text, by_name=False)
-            except ValueError:
-                self._log.add(f"not a message: {text[:300]}")
-                return
-        await to_session.send(SessionMessage(message))
+            value = json.loads(text.removeprefix("\ufeff")) if text.strip() else None
+            return jsonrpc_message_adapter.validate_python(value, by_name=False) if value else None
+        except (ValueError, RecursionError):
+            self._log.add(f"not a message: {text[:300]}")
+            return None
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]

@@ -1,0 +1,242 @@
+"""Servers of tools over HTTP: the gate, redirects, bounds, faults of the network, logins."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.tools import ToolError
+from app.net.ledger import Purpose
+from app.net.offline import Gate
+from app.tools.mcp.entry import ServerEntry
+from app.tools.mcp.hooks import Hooks, ServerState
+from offline import clean_gate
+from tool_servers import Trial, trial
+from tool_site import Site, site
+
+READY, FAILED = ServerState.READY, ServerState.FAILED
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """The gate of this process, empty and online."""
+    with clean_gate() as made:
+        yield made
+
+
+def entry_of(place: Site, **values: Any) -> ServerEntry:
+    return ServerEntry(values.pop("id", ""), "Site", address=place.address, **values)
+
+
+def with_site(
+    home: Path,
+    place: Site,
+    use: Callable[[Trial], Awaitable[None]],
+    hooks: Hooks | None = None,
+    **values: Any,
+) -> Trial:
+    async def run() -> Trial:
+        async with trial(home, entry_of(place, **values), hooks) as made:
+            await use(made)
+        return made
+
+    return asyncio.run(run())
+
+
+async def nothing(made: Trial) -> None:
+    """Only start and stop."""
+
+
+@pytest.mark.parametrize("behaviour", ["", "stream"])
+def test_a_call_goes_through_the_gate(tmp_path: Path, gate: Gate, behaviour: str) -> None:
+    async def use(made: Trial) -> None:
+        assert (await made.call()).text == "done"
+        assert made.servers.changes(f"{made.entry.id}/echo", {}, None) == (  # type: ignore[arg-type]
+            f"The arguments are sent to Site (127.0.0.1:{place.server_address[1]}).",
+        )
+
+    with site(behaviour) as place:
+        made = with_site(tmp_path, place, use, headers=(("X-Key", "secret"),))
+        assert all(headers["X-Key"] == "secret" for _, _, headers in place.asked)
+        assert place.asked[-1][0] == "DELETE"
+    assert ("on the way" in made.log) is (behaviour == "stream")
+    (contact,) = gate.ledger.all()
+    assert (contact.host, contact.purpose) == ("127.0.0.1", Purpose.TOOLS)
+    assert contact.count >= 6
+    assert contact.sent_bytes > 500
+    assert contact.received_bytes > 200
+
+
+def test_the_offline_switch_refuses_a_call_and_the_next_one_succeeds(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async def use(made: Trial) -> None:
+        gate.set_offline(True)
+        with pytest.raises(ToolError, match=r"^Site: Tokonoma is offline\.$"):
+            await made.call()
+        gate.set_offline(False)
+        assert (await made.call()).text == "done"
+
+    with site() as place:
+        with_site(tmp_path, place, use)
+
+
+def test_the_offline_switch_cuts_a_call_that_waits(tmp_path: Path, gate: Gate) -> None:
+    async def use(made: Trial) -> None:
+        task = asyncio.create_task(made.call())
+        await made.until(lambda: len(place.asked) >= 5)
+        await asyncio.sleep(0.1)
+        gate.set_offline(True)
+        with pytest.raises(ToolError):
+            await asyncio.wait_for(task, 2.0)
+
+    with site("hangs") as place:
+        with_site(tmp_path, place, use)
+
+
+def test_headers_and_messages_go_to_no_other_server(tmp_path: Path, gate: Gate) -> None:
+    with site() as other, site("redirects") as place:
+        place.elsewhere = other.address
+        made = with_site(tmp_path, place, nothing, headers=(("Authorization", "Bearer x"),))
+        assert made.status.state is FAILED
+        assert "not followed" in made.status.problem
+        assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "sentence"),
+    [
+        ("large", "Site: Site was stopped: it sent a message of more than 6 MB."),
+        ("values", "Site: Site was stopped: it sent a message of more than 100,000 values."),
+        ("compressed", "Site: The answer of 127.0.0.1 is compressed."),
+        ("drops", "Site: 127.0.0.1 could not be reached: "),
+        ("hangs", "Site did not answer within 1 seconds."),
+        ("pours", "Site: "),
+    ],
+)
+def test_a_bad_answer_fails_one_call_and_not_the_connection(
+    tmp_path: Path, gate: Gate, behaviour: str, sentence: str
+) -> None:
+    async def use(made: Trial) -> None:
+        place.behaviour = behaviour
+        with pytest.raises(ToolError) as failure:
+            await made.call()
+        assert str(failure.value).startswith(sentence)
+        place.behaviour = ""
+        assert (await made.call()).text == "done"
+        assert made.status.state is READY
+
+    with site() as place:
+        with_site(tmp_path, place, use, seconds=1.0 if behaviour == "hangs" else 60.0)
+
+
+def test_a_server_that_was_restarted_is_connected_to_again(tmp_path: Path, gate: Gate) -> None:
+    async def use(made: Trial) -> None:
+        place.session = 2
+        assert (await made.call()).text == "done"
+        assert made.status.state is READY
+
+    with site() as place:
+        with_site(tmp_path, place, use)
+
+
+def test_a_server_that_is_not_there_says_so(tmp_path: Path, gate: Gate) -> None:
+    with site() as place:
+        pass
+    made = with_site(tmp_path, place, nothing)
+    assert made.status.state is FAILED
+    assert made.status.problem.startswith("127.0.0.1 could not be reached: ")
+
+
+def test_a_wrong_key_is_named_and_no_login_is_tried(tmp_path: Path, gate: Gate) -> None:
+    with site("login") as place:
+        made = with_site(tmp_path, place, nothing, headers=(("Authorization", "Bearer x"),))
+        assert made.status.problem == "Site refused the login (HTTP 401)."
+        assert {path for _, path, _ in place.asked} == {"/mcp"}
+
+
+# --- logins -------------------------------------------------------------------------------------
+
+
+class Browser:
+    """What opens pages: it is logged in already, and follows redirects."""
+
+    def __init__(self, *, declines: bool = False) -> None:
+        self.pages: list[tuple[str, str]] = []
+        self._declines = declines
+
+    async def open(self, server: str, address: str, why: str) -> bool:
+        self.pages.append((address, why))
+        if self._declines:
+            return False
+        asyncio.get_running_loop().run_in_executor(None, self._visit, address)
+        return True
+
+    @staticmethod
+    def _visit(address: str) -> None:
+        wrong = urllib.parse.parse_qs(urllib.parse.urlsplit(address).query)["redirect_uri"][0]
+        for attempt in (f"{wrong}?code=stolen&state=guessed", address):
+            try:
+                with urllib.request.urlopen(attempt, timeout=5) as page:
+                    page.read()
+            except OSError:
+                pass
+
+
+def test_a_login_is_kept_and_refreshed_without_the_user(tmp_path: Path, gate: Gate) -> None:
+    async def use(made: Trial) -> None:
+        assert (await made.call()).text == "done"
+
+    browser = Browser()
+    with site("login") as place:
+        with_site(tmp_path, place, use, Hooks(open_page=browser.open), id="fixed")
+        assert place.logins == 1
+        (_, why), *others = browser.pages
+        assert why.startswith("Site asks you to log in at 127.0.0.1:")
+        assert not others
+        keys = (tmp_path / "keys.json").read_text(encoding="utf-8")
+        assert place.token in keys
+        assert place.token not in (tmp_path / "servers.json").read_text(encoding="utf-8")
+        # A token that has expired, as after a night.
+        later = str(time.time() + 3600)[:8]
+        assert later in keys
+        expired = keys.replace(later, str(time.time() - 3600)[:8])
+        (tmp_path / "keys.json").write_text(expired, encoding="utf-8")
+        place.token = "other"
+        with_site(tmp_path, place, use, Hooks(open_page=browser.open), id="fixed")
+        assert (place.logins, place.refreshed) == (1, 1)
+
+
+def test_a_login_that_the_user_declines_ends_the_start(tmp_path: Path, gate: Gate) -> None:
+    with site("login") as place:
+        hooks = Hooks(open_page=Browser(declines=True).open)
+        made = with_site(tmp_path, place, nothing, hooks)
+        assert made.status.problem == "Site could not be started: The login was cancelled."
+        assert place.logins == 0
+
+
+def test_a_page_that_is_no_web_page_is_not_opened(tmp_path: Path, gate: Gate) -> None:
+    browser = Browser()
+    with site("evil page") as place:
+        made = with_site(tmp_path, place, nothing, Hooks(open_page=browser.open))
+    assert made.status.state is FAILED
+    assert "named a page for the login that is not opened" in made.status.problem
+    assert browser.pages == []
+
+
+def test_deleting_a_server_forgets_its_login(tmp_path: Path, gate: Gate) -> None:
+    async def use(made: Trial) -> None:
+        await made.servers.delete(made.entry.id)
+        assert made.secrets.load is not None
+        assert place.token not in (tmp_path / "keys.json").read_text(encoding="utf-8")
+        assert made.entries.all() == ()
+
+    with site("login") as place:
+        with_site(tmp_path, place, use, Hooks(open_page=Browser().open))
