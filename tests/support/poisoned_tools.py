@@ -107,7 +107,7 @@ def call(id: Any, arguments: Any) -> None:
             sys.stderr.flush()
             os._exit(3)
         case "shouts":
-            sys.stderr.write("\x1b[31mred\x1b[0m\n" + f"{'loud ' * 50}\n" * 40_000)
+            sys.stderr.write("\x1b[31mred\x1b[0m\n" + f"{'loud ' * 50}\n" * 10_000)
             sys.stderr.flush()
             text(id, "done")
         case "banner":
@@ -133,6 +133,10 @@ def call(id: Any, arguments: Any) -> None:
                 )
                 time.sleep(0.15)
             text(id, "done")
+        case "page":
+            asked = {"mode": "url", "message": "Log in", "elicitationId": "1"}
+            send(id=99, method="elicitation/create", params=asked | {"url": arguments["text"]})
+            waiting.append(id)
         case "family":
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
             text(id, str(child.pid))
@@ -164,6 +168,8 @@ def answer(message: Any) -> None:
             sys.stderr.flush()
             for each in waiting:
                 text(each, "too late")
+        case None if id == 99 and waiting:
+            text(waiting.pop(), message.get("result", {}).get("action", "?"))
         case _ if id is not None and method:
             if BEHAVIOUR == "old" and method == "server/discover":
                 os._exit(1)  # some programs end when the first question is not `initialize`

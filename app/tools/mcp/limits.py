@@ -20,8 +20,8 @@ HTTP_BYTES, HTTP_WIDE_BYTES = 6_000_000, 2_500_000
 _MOST_VALUES = 100_000  # some 10 MB as objects
 _SMALL = 200_000  # bytes of a message that cannot hold too many values
 _SHORTEST_PAUSE = 0.05  # seconds
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_REST = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTED = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_REST = re.compile(rb'(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class TooMuch(Exception):

@@ -23,7 +23,13 @@ from types import TracebackType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp.types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
 
 from app.system.translation import tr
 from app.tools.mcp.entry import ServerEntry
@@ -197,12 +203,18 @@ class StdioTransport:
         """
         text = line.decode("utf-8", "replace")  # some programs write another encoding
         line.clear()
+        value: object = None
         try:
             value = json.loads(text.removeprefix("\ufeff")) if text.strip() else None
             return jsonrpc_message_adapter.validate_python(value, by_name=False) if value else None
         except (ValueError, RecursionError):
             self._log.add(f"not a message: {text[:300]}")
-            return None
+        match value:
+            case {"id": int() | str() as id} if "method" not in value:
+                fault = ErrorData(code=PARSE_ERROR, message="The answer is not of the protocol.")
+                return JSONRPCError(jsonrpc="2.0", id=id, error=fault)  # else the call would wait
+            case _:
+                return None
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from app.domain.tools import ToolError
@@ -17,6 +18,7 @@ from app.net.ledger import Purpose
 from app.net.offline import Gate
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.hooks import Hooks, ServerState
+from app.tools.mcp.http_transport import GateTransport
 from offline import clean_gate
 from tool_servers import Trial, trial
 from tool_site import Site, site
@@ -108,6 +110,28 @@ def test_headers_and_messages_go_to_no_other_server(tmp_path: Path, gate: Gate) 
         assert made.status.state is FAILED
         assert "not followed" in made.status.problem
         assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://10.0.0.1/", "https://router.lan/", "http://tools.example/", "ftp://a.example/"],
+)
+def test_a_public_server_cannot_have_the_app_ask_its_neighbours(gate: Gate, address: str) -> None:
+    async def run() -> httpx2.Response:
+        lines: list[str] = []
+        entry = ServerEntry("", "Far", address="https://tools.example/mcp", headers=(("X", "1"),))
+        transport = GateTransport(entry, lines.append)
+        transport.open(None)
+        request = httpx2.Request("GET", address)
+        response = await transport.handle_async_request(request)
+        assert "X" not in request.headers
+        assert lines == [transport.refusal]
+        return response
+
+    response = asyncio.run(run())
+    assert response.status_code == 503
+    assert response.json()["error"]["message"]
+    assert gate.ledger.all() == ()
 
 
 @pytest.mark.parametrize(

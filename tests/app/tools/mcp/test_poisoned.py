@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import tool_servers
 from app.domain.tools import ToolError
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.hooks import ServerState, ServerStatus
@@ -198,11 +201,11 @@ def test_text_in_another_encoding_arrives_as_far_as_it_can_be_read(tmp_path: Pat
 
 def test_an_answer_of_another_form_fails_the_call_alone(tmp_path: Path) -> None:
     async def use(made: Trial) -> None:
-        with pytest.raises(ToolError):
+        with pytest.raises(ToolError, match="The answer is not of the protocol"):
             await made.call(text="x")
         assert made.status.state is READY
 
-    with_server(tmp_path, "form", use, seconds=1.0)
+    with_server(tmp_path, "form", use)
 
 
 def test_a_fault_of_a_tool_is_a_result_and_one_of_the_protocol_an_error(tmp_path: Path) -> None:
@@ -252,6 +255,13 @@ def _lives(process: int) -> bool:
         return False
 
 
+def _wait_for_end(process: int) -> None:
+    end = time.monotonic() + 10
+    while _lives(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not _lives(process)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
     found: list[int] = []
@@ -261,10 +271,7 @@ def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
         assert _lives(found[0])
 
     with_server(tmp_path, "family", use)
-    end = time.monotonic() + 5
-    while _lives(found[0]) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not _lives(found[0])
+    _wait_for_end(found[0])
 
 
 def test_a_program_that_does_not_want_to_end_is_killed(tmp_path: Path) -> None:
@@ -325,3 +332,77 @@ def test_a_start_that_hangs_can_be_stopped(tmp_path: Path) -> None:
         return made
 
     asyncio.run(run())
+
+
+def test_without_the_sdk_a_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "app.tools.mcp.session", None)
+
+    async def run() -> Trial:
+        async with trial(tmp_path, poisoned("plain")) as made:
+            return made
+
+    status = asyncio.run(run()).status
+    assert status.state is FAILED
+    assert status.problem == "The package that speaks with servers of tools is not installed."
+    assert "mcp" in status.remedy
+
+
+def test_a_server_starts_by_start_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        made = Trial(tmp_path)
+        entry = made.entries.save(poisoned("plain", enabled=True))
+        made.entries.add('{"mcpServers": {"a": {"command": "b"}}}')
+        await asyncio.sleep(0.05)
+        assert {each.state for each in made.servers.statuses()} == {ServerState.OFF}
+        assert (await made.servers.start(entry.id)).state is READY
+        assert (await made.servers.start(entry.id)).tools == 1
+        assert (await made.servers.restart(entry.id)).state is READY
+        assert (await made.servers.start("gone")).problem == "This server was deleted."
+        await made.servers.close()
+
+    asyncio.run(run())
+
+
+def test_a_changed_command_is_another_origin_and_runs_only_after_a_restart(tmp_path: Path) -> None:
+    """A file that another program changes must not run under the consent for what it was."""
+
+    async def use(made: Trial) -> None:
+        before = made.servers.tools()[0]
+        made.entries.save(replace(made.entry, arguments=(*made.entry.arguments, "--more")))
+        assert made.servers.tools()[0] == before
+        assert (await made.call(text="x")).text == "x"
+        await made.servers.restart(made.entry.id)
+        after = made.servers.tools()[0]
+        assert after.origin.startswith(f"{before.origin} --more")
+        assert after.digest != before.digest
+
+    with_server(tmp_path, "plain", use)
+
+
+KILLED = """
+import asyncio, os, sys
+sys.path[:0] = sys.argv[1:3]
+from tool_servers import poisoned, trial
+from pathlib import Path
+
+async def run():
+    async with trial(Path(sys.argv[3]), poisoned("stays")) as made:
+        print(made.servers._servers[made.entry.id].session._stdio._process.pid, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(run())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="where a parent's death can be told")
+def test_a_server_ends_with_an_app_that_is_killed(tmp_path: Path) -> None:
+    paths = (str(Path(__file__).parents[4]), str(Path(tool_servers.__file__).parent))
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, *paths, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as app:
+        assert app.stdout is not None
+        process = int(app.stdout.readline())
+        assert _lives(process)
+        app.kill()
+    _wait_for_end(process)
