@@ -207,6 +207,8 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         content.adapters.compare_requested.connect(compare_last)
         content.model.elsewhere_requested.connect(window.open_engines)
         content.documents.manage_requested.connect(window.collections.open)
+        content.tools.paths_wanted.connect(controller.tool_paths.look)
+        window.panel.opened.connect(content.tools.look)
         connect_adapters(content.adapters, controller.adapters)
 
     window.panel.made.connect(wire_panel)

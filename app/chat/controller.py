@@ -65,6 +65,7 @@ from app.chat.settings.chat_settings import ChatSettingsController
 from app.chat.settings.presets import Presets
 from app.chat.settings.saved_settings import SavedSettings
 from app.chat.settings.snippets import Snippets
+from app.chat.settings.tool_paths import ToolPaths
 from app.chat.store_faults import StoreFaults
 from app.chat.tools.tools import Tools
 from app.chat.transfer.controller import DONE_NOTICE, Transfer
@@ -269,6 +270,7 @@ class Controller(QObject):
         self.folders = Folders(state, store_queue)
         self.navigation = Navigation(state, store_queue, self._answers, self.drafts)
         self.rewritten = Rewritten(state, user_files)
+        self.tool_paths = ToolPaths(states.tools, user_files, self)
         self.copies = Copies(state, self.conversations, self._answers.save, self.navigation.open)
         self.presets = Presets(
             state,

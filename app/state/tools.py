@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from pathlib import Path
+from types import MappingProxyType
 
 from PySide6.QtCore import Signal
 
@@ -59,18 +61,28 @@ class ToolRow:
     tokens: int = 0  # of its description in each prompt; 0: not counted
 
 
+class PathKind(Enum):
+    """What is at a path that tools may use."""
+
+    FILE = auto()
+    FOLDER = auto()
+    GONE = auto()
+
+
 class ToolsState(Observable):
     """Observable; each signal is sent after the value has changed."""
 
     live_changed = Signal(object)  # id of the message
     asked = Signal(object)  # LiveCall: consent is wanted; for screen readers and notifications
     rows_changed = Signal()
+    paths_changed = Signal()
     activity_changed = Signal()
     grants_changed = Signal()
 
     live = ReadOnly[Mapping[tuple[int, str], LiveCall]](EMPTY)  # by message and call
     rows = ReadOnly[tuple[ToolRow, ...]](())  # all tools that there are
     reason = ReadOnly("")  # why the model of the shown chat cannot use tools; "": it can
+    paths = ReadOnly[Mapping[Path, PathKind]](EMPTY)  # those that were asked for last
     activity = ReadOnly[tuple[ToolActivity, ...]](())  # the last ones, the newest first
     activity_count = ReadOnly(0)  # of all calls
     grants = ReadOnly[tuple[Grant, ...]](())
@@ -105,6 +117,10 @@ class ToolsState(Observable):
     def set_rows(self, rows: Sequence[ToolRow], reason: str) -> None:
         """Set the tools, and why the model of the shown chat cannot use them."""
         self._set(self.rows_changed, rows=tuple(rows), reason=reason)
+
+    def set_paths(self, paths: Mapping[Path, PathKind]) -> None:
+        """Set what is at the paths of the shown chat."""
+        self._set(self.paths_changed, paths=MappingProxyType(dict(paths)))
 
     def set_activity(self, activity: Sequence[ToolActivity], count: int) -> None:
         """Set the last calls, and how many there are in all."""

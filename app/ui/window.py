@@ -209,6 +209,8 @@ class Window(QWidget):
         chat.status_line.policy_requested.connect(partial(self.open_panel, "policy"))
         chip.opened.connect(partial(self.open_panel, "format"))
         chip.cleared.connect(self.panel.clear_format)
+        self._states.tools.rows_changed.connect(self._show_settings)
+        self.composer.tools_requested.connect(partial(self.open_panel, "tools"))
         self.panel.closed.connect(self._on_panel_closed)
         for asked in (  # first: what is typed in the panel is for this answer
             self.composer.submitted,
@@ -484,6 +486,7 @@ class Window(QWidget):
         """Show in the top bar and the composer what is set in the shown chat."""
         shown = self._states.chat_settings.shown
         self.composer.chip.show_options(shown.settings, shown.fault)
+        self.composer.tools_button.show_tools(shown.settings, self._states.tools)
         changed = shown.changed
         self.top_bar.panel_button.set_text(panel_words(changed))
         self.top_bar.panel_button.set_active(active=bool(changed))

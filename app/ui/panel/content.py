@@ -31,6 +31,7 @@ from app.ui.panel.model import ModelSection
 from app.ui.panel.sampling import SamplingSection
 from app.ui.panel.section import Section
 from app.ui.panel.stop_texts import StopSection
+from app.ui.panel.tools import ToolsSection
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import READING, SMALL, font
@@ -86,6 +87,7 @@ class PanelContent(QWidget):
         self.policy = PolicySection()
         self.adapters = AdapterSection(self._state, states.adapters)
         self.documents = DocumentsSection(states.collections)
+        self.tools = ToolsSection(states.tools)
         self.sections: dict[str, Section] = {
             section.part: section
             for section in (
@@ -97,6 +99,7 @@ class PanelContent(QWidget):
                 self.thinking,
                 self.policy,
                 self.documents,
+                self.tools,
                 self.adapters,
             )
         }

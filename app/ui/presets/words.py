@@ -35,7 +35,10 @@ def part_words(part: str, settings: ChatSettings) -> str:
         case "collections" if settings.collections:
             count = len(settings.collections)
             return trn("{count} collection", "{count} collections", count)
-        case "adapters" | "collections":
+        case "tools" if settings.tools:
+            count = len(settings.tools)
+            return trn("{count} tool", "{count} tools", count)
+        case "adapters" | "collections" | "tools":
             return tr("None")
         case _:
             return _usual()

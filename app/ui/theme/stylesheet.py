@@ -75,6 +75,7 @@ QAbstractButton[look] {{
     color: {p.text}; background: transparent; border: 2px solid transparent; border-radius: 6px;
 }}
 QAbstractButton[look="quiet"] {{ padding: 3px 6px; min-height: 20px; }}
+QAbstractButton[look="quiet"][unused="true"] {{ color: {p.faint}; text-decoration: line-through; }}
 QAbstractButton[look="icon"] {{ padding: 2px; min-width: 24px; min-height: 24px; }}
 QAbstractButton[look="quiet"]:hover, QAbstractButton[look="icon"]:hover,
 QAbstractButton[look="quiet"][open="true"] {{

@@ -37,6 +37,7 @@ from app.state.collections import ShownCollection
 from app.system.translation import tr
 from app.ui.blocks.text import units
 from app.ui.chat.composer.format_chip import FormatChip
+from app.ui.chat.composer.tools_button import ToolsButton
 from app.ui.documents.chip import Item, items_of
 from app.ui.documents.chips import Chips
 from app.ui.documents.history import ChipHistory
@@ -179,6 +180,7 @@ class Composer(QFrame):
     collection_opened = Signal(object)  # id of a collection of the chat, which is to be shown
     collection_switched = Signal(object, bool)  # its id, and whether the chat is to use it
     prompt_saved = Signal(str)  # the typed text is to be kept as a prompt
+    tools_requested = Signal()  # the tools of the chat are to be shown
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -194,6 +196,7 @@ class Composer(QFrame):
         self.button = RoundButton(self)
         self.attach_button = IconButton("attach", tr("Attach files"))
         self.attach_button.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.tools_button = ToolsButton(self)
         self.chips = Chips(self)
         self._collections: Sequence[ShownCollection] = ()  # of the state
         self._files: Sequence[Attachment] = ()  # of the state
@@ -204,6 +207,7 @@ class Composer(QFrame):
         field = QHBoxLayout()
         field.setSpacing(8)
         field.addWidget(self.attach_button, 0, Qt.AlignmentFlag.AlignBottom)
+        field.addWidget(self.tools_button, 0, Qt.AlignmentFlag.AlignBottom)
         field.addWidget(self.editor, 1)
         field.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         layout = QVBoxLayout(self)
@@ -235,6 +239,7 @@ class Composer(QFrame):
         self.editor.resized.connect(self._fit_height)  # its lines wrap elsewhere
         self.editor.document().documentLayout().documentSizeChanged.connect(self._fit_height)
         self.button.clicked.connect(self._on_button)
+        self.tools_button.clicked.connect(self.tools_requested)
         self.set_model_name("")
         self._order_tabs()
         self._show_button()
@@ -267,7 +272,7 @@ class Composer(QFrame):
             [each for each in row.findChildren(QWidget) if each.focusPolicy() & tab]
             for row in (self.chip, *self._below_chips)
         )
-        field = (self.attach_button, self.editor, self.button)
+        field = (self.attach_button, self.tools_button, self.editor, self.button)
         self.chips.order_tabs(above, (*chain(*below), *field))
 
     def show_collections(self, collections: Sequence[ShownCollection]) -> None:

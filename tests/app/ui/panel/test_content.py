@@ -428,6 +428,7 @@ EVERYTHING = replace(
     policy=ContextPolicy.STOP,
     adapters=(AdapterChoice(PIRATE),),
     collections=(5,),
+    tools=("builtin/clock",),
 )
 
 

@@ -1,0 +1,1 @@
+"""Tools: their switches, every call that was made, and what was allowed."""

@@ -1,0 +1,280 @@
+"""The tools section of the panel: switches, what is greyed and why, and the files of tools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog, QLabel
+
+from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, ChatSettings
+from app.state.tools import ToolRow
+from app.ui.panel.tools import ToolsSection
+from app.ui.presets.words import part_words
+from fakes import MODEL
+from stage import Stage, flush
+from tool_rows import CALCULATE, CLOCK, ISSUES, PYTHON, READ, ROWS, WRITE, many, tool
+
+
+def settings(stage: Stage) -> ChatSettings:
+    return stage.states.chat_settings.settings
+
+
+@pytest.fixture
+def section(stage: Stage) -> ToolsSection:
+    stage.ready(MODEL)
+    stage.states.tools.set_rows(ROWS, "")
+    stage.window.activateWindow()
+    stage.window.open_panel("tools")
+    stage.wait_for_animations()
+    return stage.window.panel.content.tools
+
+
+def words(section: ToolsSection) -> list[str]:
+    """The texts of the switches that are shown, from top to bottom."""
+    flush()
+    labels = [each for each in section.switches.findChildren(QLabel) if each.isVisible()]
+    places = [(each.mapTo(section, each.rect().topLeft()).y(), each.text()) for each in labels]
+    return [text for _, text in sorted(places) if text]
+
+
+def test_a_switch_puts_a_tool_into_the_settings_of_the_chat(
+    stage: Stage, section: ToolsSection
+) -> None:
+    assert section.total.isHidden()
+    section.switches.rows[CALCULATE.id].switch.click()
+    section.switches.rows[CLOCK.id].switch.click()
+    assert settings(stage).tools == (CALCULATE.id, CLOCK.id)
+    assert section.total.text() == "2 tools are on. They take ≈ 197 tokens of each prompt."
+    assert "Changed in this chat" in (section.switches.rows[READ.id].switch.accessibleDescription())
+    section.switches.rows[CALCULATE.id].switch.click()
+    assert settings(stage).tools == (CLOCK.id,)
+    section.reset.click()
+    assert settings(stage) == NO_SETTINGS
+    stage.window.panel.content.undo_button.click()
+    assert settings(stage).tools == (CLOCK.id,)
+
+
+def test_tools_are_below_their_servers_with_a_line_and_what_they_cost(
+    section: ToolsSection,
+) -> None:
+    assert words(section)[:7] == [
+        "Built in",
+        "Calculator", "Computes with exact decimals and units.", "≈ 85 tokens",
+        "Date and time", "Tells the date and the time, and counts days.", "≈ 112 tokens",
+    ]  # fmt: skip
+    assert words(section)[-4:] == [
+        "tracker",
+        "List issues",
+        "Lists the issues of a project. Returns at most 100, the newest first, as JSON.",
+        "asks first",
+    ]
+    assert section.switches.search.isHidden()
+    assert section.paths.servers.isVisible()
+
+
+def test_without_servers_no_heading_says_that_tools_are_built_in(
+    stage: Stage, section: ToolsSection
+) -> None:
+    stage.states.tools.set_rows(ROWS[:2], "")
+    assert words(section)[0] == "Calculator"
+    assert section.paths.servers.isHidden()
+
+
+def test_a_tool_with_a_problem_is_greyed_with_the_reason(
+    stage: Stage, section: ToolsSection
+) -> None:
+    row = section.switches.rows[PYTHON.id]
+    assert not row.switch.isEnabled()
+    assert row.problem.text() == PYTHON.problem
+    assert row.problem.isVisible()
+    assert row.about.isHidden()
+    stage.controller.chat_settings.change_shown(ChatSettings(tools=(PYTHON.id,)))
+    assert section.total.isHidden()  # it is not offered to the model
+    row.switch.click()  # but can be switched off
+    assert settings(stage).tools == ()
+    assert not row.switch.isEnabled()
+
+
+def test_a_model_that_cannot_use_tools_greys_all_of_them_with_the_reason(
+    stage: Stage, section: ToolsSection
+) -> None:
+    reason = "This model was not trained to use tools."
+    stage.states.tools.set_rows(ROWS, reason)
+    assert section.words.text() == reason
+    assert not any(row.switch.isEnabled() for row in section.switches.rows.values())
+    assert not section.paths.file_button.isEnabled()
+    assert section.activity_button.isEnabled()
+    stage.states.tools.set_rows(ROWS, "")
+    assert section.switches.rows[CALCULATE.id].switch.isEnabled()
+    assert "by itself" in section.words.text()
+
+
+def test_with_a_format_the_section_says_that_tools_are_not_used(
+    stage: Stage, section: ToolsSection
+) -> None:
+    on = ChatSettings(tools=(CALCULATE.id,))
+    stage.controller.chat_settings.change_shown(on.with_format(AnswerFormat.JSON))
+    assert section.words.text() == "Tools are not used while answers have a format."
+    stage.controller.chat_settings.change_shown(on)
+    assert "format" not in section.words.text()
+
+
+def test_a_tool_that_is_gone_can_be_switched_off(stage: Stage, section: ToolsSection) -> None:
+    stage.controller.chat_settings.change_shown(ChatSettings(tools=("old/find", CLOCK.id)))
+    row = section.switches.rows["old/find"]
+    assert (row.title.text(), row.switch.isChecked()) == ("find", True)
+    assert "not there now" in row.problem.text()
+    assert section.total.text().startswith("1 tool is on.")
+    row.switch.click()
+    assert settings(stage).tools == (CLOCK.id,)
+    assert "old/find" not in section.switches.rows
+
+
+def test_many_tools_can_be_searched_and_very_many_are_not_all_shown(
+    stage: Stage, section: ToolsSection
+) -> None:
+    stage.controller.chat_settings.change_shown(ChatSettings(tools=("big/do_999",)))
+    stage.states.tools.set_rows((*ROWS, *many(1000)), "")
+    switches = section.switches
+    assert switches.search.isVisible()
+    assert len(switches.rows) == 60
+    assert "big/do_999" in switches.rows  # it is on
+    assert switches.more.text() == "And 946 more: find them by their names."
+    switches.rows["big/do_999"].switch.click()
+    assert "big/do_999" in switches.rows  # it stays where it was
+    switches.search.setText("77 NUMBER")
+    found = [f"big/do_{n}" for n in range(1000) if "77" in str(n)]
+    assert list(switches.rows) == found
+    assert switches.more.isHidden()
+    switches.search.setText("nothing like it")
+    assert not switches.rows
+    assert switches.more.text().startswith("No tool has this")
+    stage.states.tools.set_rows(ROWS, "")
+    assert len(switches.rows) == len(ROWS)
+
+
+def test_texts_of_a_server_are_shown_as_they_are(stage: Stage, section: ToolsSection) -> None:
+    evil = tool("x/y", "<b>Good\u202e</b>\nnews", "<img src='a'>\u200bRun\nit", server="x<i>")
+    stage.states.tools.set_rows([ToolRow(evil)], "")
+    row = section.switches.rows["x/y"]
+    assert row.title.text() == "<b>Good\\u202e</b> news"
+    assert row.about.text() == "<img src='a'>\\u200bRun it"
+    assert "<img" not in row.about.toolTip()
+    assert "&lt;img" in row.about.toolTip()
+
+
+def test_the_focus_stays_at_a_switch_when_other_tools_come(
+    stage: Stage, section: ToolsSection
+) -> None:
+    section.switches.rows[ISSUES.id].switch.setFocus()
+    stage.states.tools.set_rows((*many(2, "a"), *ROWS), "")
+    flush()
+    assert stage.window.focusWidget() is section.switches.rows[ISSUES.id].switch
+
+
+# --- files and folders ----------------------------------------------------------------------------
+
+
+def test_files_and_folders_are_added_made_writable_and_removed(
+    stage: Stage, section: ToolsSection, tmp_path: Path
+) -> None:
+    file, folder = tmp_path / "notes.txt", tmp_path / "Work"
+    file.write_text("x", encoding="utf-8")
+    folder.mkdir()
+    paths = section.paths
+    assert paths.none.isVisible()
+    paths.add([file, file], folder=False)
+    paths.add([folder], folder=True)
+    stage.wait_until_idle()
+    assert settings(stage).readable == (file, folder)
+    assert paths.none.isHidden()
+    assert not paths.rows[file].switch.isVisible()  # only folders can be written into
+    paths.rows[folder].switch.click()
+    assert (settings(stage).readable, settings(stage).writable) == ((file,), (folder,))
+    paths.add([folder], folder=True)  # it is there
+    assert settings(stage).readable == (file,)
+    paths.rows[folder].switch.click()
+    assert (settings(stage).readable, settings(stage).writable) == ((file, folder), ())
+    paths.rows[file].remove_button.click()
+    paths.rows[folder].remove_button.click()
+    assert settings(stage) == NO_SETTINGS
+
+
+def test_a_path_that_is_not_there_any_more_is_said_so(
+    stage: Stage, section: ToolsSection, tmp_path: Path
+) -> None:
+    folder = tmp_path / "Work"
+    folder.mkdir()
+    section.paths.add([folder], folder=True)
+    stage.wait_until_idle()
+    assert section.paths.rows[folder].gone.isHidden()
+    stage.window.panel.close_panel()
+    folder.rmdir()
+    stage.window.open_panel("tools")
+    stage.wait_until_idle()
+    row = section.paths.rows[folder]
+    assert row.gone.isVisible()
+    assert row.gone.text() == "It is not there any more."
+    assert not row.switch.isVisible()
+
+
+def test_a_path_that_no_system_can_have_is_gone(stage: Stage, section: ToolsSection) -> None:
+    odd = Path("a\x00b" * 3000)
+    stage.controller.chat_settings.change_shown(ChatSettings(readable=(odd,)))
+    stage.wait_until_idle()
+    assert section.paths.rows[odd].gone.isVisible()
+    assert "\x00" not in section.paths.rows[odd].title.text()
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_dialog_asks_for_what_is_added(
+    stage: Stage, section: ToolsSection, tmp_path: Path, folder: bool
+) -> None:
+    paths = section.paths
+    (paths.folder_button if folder else paths.file_button).click()
+    (dialog,) = stage.window.findChildren(QFileDialog)
+    assert dialog.windowTitle() == ("Add a folder" if folder else "Add files")
+    dialog.filesSelected.emit([str(tmp_path)])
+    assert settings(stage).readable == (tmp_path,)
+    dialog.close()
+
+
+# --- the composer and presets ---------------------------------------------------------------------
+
+
+def test_the_composer_says_how_many_tools_are_on_and_opens_the_panel_there(
+    stage: Stage, section: ToolsSection
+) -> None:
+    button = stage.window.composer.tools_button
+    assert not button.isVisible()
+    stage.window.panel.close_panel()
+    on = ChatSettings(tools=(CALCULATE.id, WRITE.id, PYTHON.id, "old/find"))
+    stage.controller.chat_settings.change_shown(on)
+    assert button.isVisible()
+    assert button.text() == "2"  # the others cannot be called
+    assert button.accessibleName() == "2 tools are on."
+    assert "Calculator, Write a file" in button.toolTip()
+    button.click()
+    flush()
+    assert stage.window.panel.is_open
+    assert stage.window.focusWidget() is section
+    stage.controller.chat_settings.change_shown(on.with_format(AnswerFormat.JSON))
+    assert button.accessibleName() == (
+        "2 tools are on. Tools are not used while answers have a format."
+    )
+    assert button.property("unused")
+    stage.controller.chat_settings.change_shown(on)
+    stage.states.tools.set_rows(ROWS, "This model cannot use tools.")
+    assert button.accessibleName() == "2 tools are on. This model cannot use tools."
+    stage.states.tools.set_rows(ROWS[:1], "")
+    assert button.text() == "1"
+    stage.controller.chat_settings.change_shown(NO_SETTINGS)
+    assert not button.isVisible()
+
+
+def test_a_preset_says_how_many_tools_it_has() -> None:
+    assert part_words("tools", ChatSettings(tools=("a/b", "c/d"))) == "2 tools"
+    assert part_words("tools", ChatSettings(tools=("a/b",))) == "1 tool"
+    assert part_words("tools", replace(NO_SETTINGS, readable=(Path("/a"),))) == "None"
