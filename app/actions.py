@@ -58,6 +58,7 @@ ACTIONS = (
     Action("settings", "Settings", ("Ctrl+,",), group="Window"),
     Action("theme", "Switch theme", ("Ctrl+Shift+L",), group="Window"),
     Action("performance", "Performance", ("Ctrl+Shift+P",), group="Window"),
+    Action("activity", "Activity of tools", ("Ctrl+Shift+T",), group="Window"),
     Action("connections", "Connections", ("Ctrl+Shift+N",), group="Window"),
     Action("shortcuts", "Keyboard shortcuts", ("Ctrl+/", "F1"), group="Window"),
     Action("quit", "Quit", ("Ctrl+Q",), standard="Quit", group="Window"),

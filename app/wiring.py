@@ -209,6 +209,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         content.documents.manage_requested.connect(window.collections.open)
         content.tools.paths_wanted.connect(controller.tool_paths.look)
         window.panel.opened.connect(content.tools.look)
+        content.tools.activity_requested.connect(window.activity.open)
         connect_adapters(content.adapters, controller.adapters)
 
     window.panel.made.connect(wire_panel)

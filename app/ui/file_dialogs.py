@@ -70,6 +70,16 @@ def choose_picture_place(parent: QWidget, start: Path, chosen: Callable[[Path], 
     dialog.open()
 
 
+def choose_json_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask where a JSON file is to be saved, at first under the name of `start`."""
+    dialog = _dialog(parent, tr("Export"), start.parent, lambda paths: chosen(paths[0]))
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setNameFilters(["JSON (*.json)", f"{tr('All files')} (*)"])
+    dialog.setDefaultSuffix("json")
+    dialog.selectFile(start.name)
+    dialog.open()
+
+
 def _dialog(parent: QWidget, title: str, folder: Path, chosen: Chosen) -> QFileDialog:
     dialog = QFileDialog(parent, title, str(folder))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from app.ui.performance.page import PerformancePage
     from app.ui.presets.page import PresetsPage
     from app.ui.settings.page import Preferences
+    from app.ui.tools.page import ActivityPage
 
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
@@ -110,6 +111,7 @@ class Window(QWidget):
         self.trash = PageOpener(self._make_trash, self)
         self.archive = PageOpener(self._make_archive, self)
         self.performance = PageOpener(self._make_performance, self)
+        self.activity = PageOpener(self._make_activity, self)
         self.connections = PageOpener(self._make_connections, self)
         self.collections = PageOpener(self._make_collections, self)
         self.presets = PageOpener(self._make_presets, self)
@@ -254,6 +256,7 @@ class Window(QWidget):
             "sidebar": self.toggle_sidebar,
             "theme": self.theme_requested.emit,
             "performance": self.performance.toggle,
+            "activity": self.activity.toggle,
             "connections": self.connections.toggle,
             "shortcuts": self.shortcuts_card.open_centred,
             "rename": self.rename_chat,
@@ -441,6 +444,11 @@ class Window(QWidget):
         page = PerformancePage(self._states.performance)
         page.opened.connect(self.performance_opened)
         return page
+
+    def _make_activity(self) -> ActivityPage:
+        from app.ui.tools.page import ActivityPage
+
+        return ActivityPage(self._state, self._states.tools)
 
     def _make_connections(self) -> ConnectionsPage:
         from app.ui.connections.page import ConnectionsPage

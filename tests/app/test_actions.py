@@ -63,6 +63,7 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "theme": stage.theme.choice,
         "performance": window.performance.page is not None,
         "collections": window.collections.page is not None,
+        "activity": window.activity.page is not None,
         "connections": window.connections.page is not None,
         "shortcuts": window.shortcuts_card.isVisible(),
         "prompts": window.prompts_card.isVisible(),

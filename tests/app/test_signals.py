@@ -70,6 +70,7 @@ SMALL = {
     "PictureViewer.details_wanted(int)",
     "PictureViewer.wanted(PyObject,int)",
     "Thumbnails.wanted(PyObject,int)",
+    "CallsView.more_requested(int)",  # how many calls are read
     "Tools.sibling_requested(PyObject,int)",  # -1 or +1
     "Transcript.sibling_requested(PyObject,int)",
     "Tools.pin_requested(int,bool)",  # number of a passage in a chat

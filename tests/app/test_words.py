@@ -82,7 +82,12 @@ NO_TEXTS = {
         "tool {…}",
     },  # keys
     "app/ui/transcript/paint.py": {"tool {…}"},
-    "app/ui/file_dialogs.py": {"{…} (*.gguf *.GGUF)", "Markdown (*.md)", "Word (*.docx)"},
+    "app/ui/file_dialogs.py": {
+        "{…} (*.gguf *.GGUF)",
+        "Markdown (*.md)",
+        "Word (*.docx)",
+        "JSON (*.json)",
+    },
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }
 # Modules whose other strings are HTML or SQL.

@@ -44,6 +44,7 @@ import scenes_presets
 import scenes_search
 import scenes_settings
 import scenes_tables
+import scenes_tools
 import scenes_transfer
 import scenes_trash
 import scenes_updates
@@ -67,6 +68,7 @@ SCENES: dict[str, Scene] = {
     **scenes_parts.SCENES,
     **scenes_passages.SCENES,
     **scenes_tables.SCENES,
+    **scenes_tools.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
     **scenes_pictures.SCENES,

@@ -15,7 +15,7 @@ from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.widgets.controls import ElidedLabel, label
+from app.ui.widgets.controls import ElidedLabel, label, set_property
 from app.ui.widgets.switch import Switch
 from app.ui.widgets.tips import plain_tip
 
@@ -64,7 +64,7 @@ class ToolRow(QWidget):
         """Show a tool."""
         name, about = isolated(on_one_line(tool.name)), on_one_line(tool.about)
         self.title.setText(name)
-        self.title.setEnabled(tool.can_switch)
+        set_property(self.title, "tone", "" if tool.can_switch else "secondary")
         self.about.show_words("" if tool.problem else about)
         self.about.setToolTip(plain_tip(tool.about))
         self.problem.setText(tool.problem)

@@ -45,7 +45,7 @@ def test_choosing_the_current_conversation_closes_the_page(
 
 def test_the_titles_of_all_pages_look_alike(stage: Stage) -> None:
     window = stage.window
-    pages = ("trash", "archive", "performance", "connections", "collections")
+    pages = ("trash", "archive", "performance", "connections", "collections", "activity")
     for page in (*pages, "library", "preferences", "presets"):
         getattr(window, page).open()
     fonts = {
@@ -54,7 +54,7 @@ def test_the_titles_of_all_pages_look_alike(stage: Stage) -> None:
         for title in page.findChildren(QLabel)
         if title.text() == page.accessibleName()
     }
-    assert len(fonts) == 8
+    assert len(fonts) == 9
     assert set(fonts.values()) == {font(HEADING, QFont.Weight.DemiBold)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QWidget
 
 from app.domain.chat_settings import AnswerFormat, ChatSettings
@@ -12,6 +13,8 @@ from app.ui.theme.theme import SMALL, figures
 from app.ui.widgets.controls import TextButton, set_property
 from app.ui.widgets.tips import plain_tip
 
+_ICON = 36  # pixels: the icon, and the room around it and the number
+_HEIGHT = 35  # pixels: as the button beside it
 _NAMED = 12  # tools in the tip
 
 
@@ -22,6 +25,9 @@ class ToolsButton(TextButton):
         super().__init__("", "quiet", "tools", parent)
         self.setFont(figures(SMALL))
         self.hide()
+
+    def sizeHint(self) -> QSize:
+        return QSize(_ICON + self.fontMetrics().horizontalAdvance(self.text()), _HEIGHT)
 
     def show_tools(self, settings: ChatSettings, state: ToolsState) -> None:
         """Show how many of the tools that there are the chat has on."""
