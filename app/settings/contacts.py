@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 
 from app.net.http import WebError, is_loopback, parse_proxy
-from app.settings.table import Settings
+from app.settings.table import SEARCH_PROVIDERS, Settings
 from app.system.translation import tr
 from engine import read_gpu_wheels
 
@@ -17,7 +17,16 @@ def contacts(settings: Settings) -> list[tuple[str, str]]:
         {urllib.parse.urlsplit(each.url).hostname for each in packages.wheels} if packages else ()
     )
     gpu = [(host, tr("when you get GPU support")) for host in sorted(filter(None, hosts))]
-    return [*_hub(settings), *gpu]
+    return [*_hub(settings), *gpu, *_search(settings)]
+
+
+def _search(settings: Settings) -> list[tuple[str, str]]:
+    """The server that searches the web."""
+    if settings.search_provider not in SEARCH_PROVIDERS:
+        return []
+    own = urllib.parse.urlsplit(settings.search_address).hostname or ""
+    host = SEARCH_PROVIDERS[settings.search_provider] or own
+    return [(host, tr("when a tool searches the web"))] if host else []
 
 
 def _hub(settings: Settings) -> list[tuple[str, str]]:

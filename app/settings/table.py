@@ -24,7 +24,21 @@ _ENGINE = Sampling()
 _THINKING = {"auto": None, "on": True, "off": False}
 # Settings of sampling and of the end of answers, which a model may recommend.
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "max_tokens")
-GROUPS = ("look", "answers", "model", "downloads", "storage")  # in the order they are shown
+GROUPS = (
+    "look",
+    "answers",
+    "model",
+    "tools",
+    "downloads",
+    "storage",
+)  # in the order they are shown
+
+# Where the web is searched, and the host that is asked; "": that of the user's address.
+SEARCH_PROVIDERS = {
+    "searxng": "",
+    "brave": "api.search.brave.com",
+    "tavily": "api.tavily.com",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,11 @@ def wrong_endpoint(text: str) -> str:
     except WebError as error:
         return tr("{problem} Write it as https://server.", problem=error)
     return tr("Leave out the part after ? or #.") if parts.query or parts.fragment else ""
+
+
+def wrong_search_address(text: str) -> str:
+    """Validate the address of a SearXNG server; returns an error sentence, or "" when valid or empty."""
+    return wrong_endpoint(text) if text else ""
 
 
 def wrong_proxy(text: str) -> str:
@@ -326,6 +345,47 @@ class Settings:
             at_load=True,
         ),
     ] = 0
+    tool_rounds: Annotated[
+        int,
+        Setting(
+            "Rounds of tool calls",
+            "The most in one answer. A round is one call, or several at once.",
+            low=1,
+            high=100,
+            group="tools",
+        ),
+    ] = 10
+    tool_seconds: Annotated[
+        int,
+        Setting(
+            "Time for one call",
+            "A tool that takes longer is stopped.",
+            "seconds",
+            1,
+            3600,
+            group="tools",
+            step=5,
+        ),
+    ] = 60
+    search_provider: Annotated[
+        str,
+        Setting(
+            "Web search",
+            "Where the tool that searches the web sends its searches.",
+            choices=("off", *SEARCH_PROVIDERS),
+            words=("Off", "SearXNG", "Brave", "Tavily"),
+            group="tools",
+        ),
+    ] = "off"
+    search_address: Annotated[
+        str,
+        Setting(
+            "Address of SearXNG",
+            "Of a server that you trust, as https://server.",
+            group="tools",
+            check=wrong_search_address,
+        ),
+    ] = ""
     parallel_downloads: Annotated[
         int,
         Setting("Downloads at once", "Further downloads wait.", "", 1, 4, group="downloads"),

@@ -416,6 +416,7 @@ class Window(QWidget):
             settings, states.sessions, states.connections, states.gpu, states.updates
         )
         page.performance_requested.connect(self.performance.toggle)
+        page.tools.activity_requested.connect(self.activity.toggle)
         page.connections_requested.connect(self.connections.toggle)
         return page
 

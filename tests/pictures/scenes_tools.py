@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from PySide6.QtCore import QPoint
+
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, ChatSettings
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.state.tools import PathKind
+from app.ui.settings.page import Preferences
 from app.ui.tools.page import ActivityPage
 from scenes_chat import Scene, ready
 from scenes_panel import open_panel
@@ -69,6 +72,30 @@ def tools_button(stage: Stage) -> None:
     ready(stage)
     stage.states.tools.set_rows(ROWS, "")
     stage.controller.chat_settings.change_shown(_ON)
+
+
+def tools_settings(stage: Stage) -> None:
+    """The settings of tools, with a service that needs a key."""
+    ready(stage)
+    stage.controller.change_settings(search_provider="brave")
+    page = stage.window.preferences.open()
+    page.tools.show_key("brave", kept=True)
+    _scroll(page)
+
+
+def tools_settings_narrow(stage: Stage) -> None:
+    """In a narrow window, with an address."""
+    stage.window.resize(420, 680)
+    ready(stage)
+    stage.controller.change_settings(search_provider="searxng")
+    _scroll(stage.window.preferences.open())
+
+
+def _scroll(page: Preferences) -> None:
+    flush()
+    top = page.headings["tools"].mapTo(page.column, QPoint()).y()
+    page.view.verticalScrollBar().setValue(top)
+    flush()
 
 
 def _calls() -> tuple[ToolActivity, ...]:
@@ -166,6 +193,8 @@ SCENES: dict[str, Scene] = {
         tools_panel_reason,
         tools_panel_many,
         tools_button,
+        tools_settings,
+        tools_settings_narrow,
         activity,
         activity_open,
         activity_narrow,

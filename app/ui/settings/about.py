@@ -137,6 +137,12 @@ def _promise(settings: Settings, *, elsewhere: bool) -> str:
     """What leaves this computer; `elsewhere`: there are engines elsewhere."""
     if settings.offline:
         return tr("Tokonoma is offline: it connects to nothing.")
+    if settings.search_provider != "off":
+        return tr(
+            "What you type goes to another computer only in chats whose model is there, and in what "
+            "you allow tools to send. Tokonoma uses the network only for these, and for what you ask "
+            "it to find or download:"
+        )
     if elsewhere:
         return tr(
             "What you type goes to another computer only in chats whose model is there. Tokonoma "

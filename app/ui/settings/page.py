@@ -34,6 +34,7 @@ from app.ui.settings.gpu import GPUSection
 from app.ui.settings.notes import NotesView
 from app.ui.settings.row import PreferenceRow
 from app.ui.settings.storage import StorageSection
+from app.ui.settings.tools import ToolsSettings
 from app.ui.theme.palette import Palette
 from app.ui.widgets.controls import (
     Column,
@@ -93,6 +94,7 @@ class Preferences(ScrollPage):
         self.reload_line = ReloadLine()
         self.gpu = GPUSection(gpu)
         self.storage = StorageSection(session_state)
+        self.tools = ToolsSettings()
         found = licences(paths.resources() / "licences")
         self.about = AboutSection(connections, updates, has_licences=bool(found))
         self.licences = LicenceView(found)
@@ -137,6 +139,8 @@ class Preferences(ScrollPage):
                     content.addWidget(self.gpu)
             if group == "storage":
                 content.addWidget(self.storage)
+            if group == "tools":
+                content.addWidget(self.tools)
         content.addWidget(self.about)
         content.addStretch(1)
 
@@ -169,6 +173,8 @@ class Preferences(ScrollPage):
         for name in SAMPLING:
             words = origin_words(SETTINGS[name], used[name], model) if name in used else ""
             self.rows[name].show_origin(words, is_own=is_own(settings, name))
+        self.rows["search_address"].setVisible(settings.search_provider == "searxng")
+        self.tools.show_settings(settings)
         self.about.show_settings(settings)
 
     def show_model(self, in_use: bool) -> None:
@@ -227,6 +233,7 @@ class Preferences(ScrollPage):
         for row in self.rows.values():
             row.set_narrow(narrow)
         self.storage.set_narrow(narrow)
+        self.tools.set_narrow(narrow)
         self.about.set_narrow(narrow)
         self.licences.set_narrow(narrow)
 
@@ -249,6 +256,7 @@ QListWidget::item:selected {{ border-color: {line}; }}
         if not event.spontaneous():
             for row in self.rows.values():
                 row.restore()
+            self.tools.ask()
         super().showEvent(event)
 
     def hideEvent(self, event: QHideEvent) -> None:
@@ -292,6 +300,7 @@ def _title(group: str) -> str:
         "look": tr("Appearance"),
         "answers": tr("Answers"),
         "model": tr("Model"),
+        "tools": tr("Tools"),
         "downloads": tr("Downloads"),
         "storage": tr("Storage"),
         ABOUT: tr("About"),

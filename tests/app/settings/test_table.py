@@ -23,6 +23,7 @@ from app.settings.table import (
     without_own,
     wrong_endpoint,
     wrong_proxy,
+    wrong_search_address,
 )
 from engine import CacheType, Sampling
 
@@ -61,6 +62,10 @@ def _everything_changed():
         runs_on="split",
         memory_gb=2.5,
         cache="f16",
+        tool_rounds=3,
+        tool_seconds=5,
+        search_provider="searxng",
+        search_address="https://search.example/x",
         parallel_downloads=4,
         hub_endpoint="https://mirror.example/models",
         proxy="http://proxy.example:3128",
@@ -132,6 +137,15 @@ def test_cache_choices_match_the_engine():
         ("threads", -1),
         ("context", {}),
         ("cache", "f64"),
+        ("tool_rounds", 0),
+        ("tool_rounds", 101),
+        ("tool_rounds", 1.5),
+        ("tool_seconds", 0),
+        ("tool_seconds", True),
+        ("search_provider", "google"),
+        ("search_address", "search.example"),
+        ("search_address", "http://192.168.1.5:8888"),
+        ("search_address", "https://search.example/?key=1"),
         ("parallel_downloads", 0),
         ("parallel_downloads", 5),
         ("snapshot_budget_gb", -1),
@@ -160,6 +174,9 @@ def test_invalid_value_becomes_the_default(tmp_path, caplog, name, value):
     [
         ("hub_endpoint", "http://127.0.0.1:8080"),
         ("hub_endpoint", "https://mirror.example/hub/"),
+        ("search_address", ""),
+        ("search_address", "http://127.0.0.1:8888"),
+        ("search_address", "https://search.example/searxng"),
         ("proxy", ""),
         ("proxy", "proxy.example:3128"),
         ("proxy", "http://name:secret@proxy.example:3128"),
@@ -171,7 +188,7 @@ def test_valid_address_is_kept(tmp_path, name, value):
     assert getattr(load(path), name) == value
 
 
-@pytest.mark.parametrize("check", [wrong_endpoint, wrong_proxy])
+@pytest.mark.parametrize("check", [wrong_endpoint, wrong_search_address, wrong_proxy])
 @given(text=st.text())
 def test_address_validation_never_raises(check, text):
     wrong = check(text)

@@ -56,6 +56,12 @@ class Page:
         self.settings = without_own(self.settings, name)
         self.preferences.show_settings(self.settings)
 
+    @property
+    def shown(self) -> dict[str, PreferenceRow]:
+        """The rows that are shown: an address only for a provider that needs one."""
+        rows = self.preferences.rows
+        return {name: row for name, row in rows.items() if not row.isHidden()}
+
     def row(self, name: str) -> PreferenceRow:
         return self.preferences.rows[name]
 
@@ -106,7 +112,7 @@ def test_every_setting_with_a_label_has_one_row_in_its_section(page: Page) -> No
         for group, heading in page.preferences.headings.items()
     }
     order = [*GROUPS, ABOUT]
-    for name, row in page.preferences.rows.items():
+    for name, row in page.shown.items():
         top = row.mapTo(page.preferences, row.rect().topLeft()).y()
         group = SETTINGS[name].group
         assert tops[group] < top < tops[order[order.index(group) + 1]]
@@ -263,6 +269,7 @@ def test_every_setting_can_be_reset_to_its_default(qtbot: QtBot) -> None:
     changed = Settings(
         theme="dark", language="de", zoom=125, scale=150, notify="off", model_titles="on", system_prompt="Short.", temperature=0.0, top_k=1, top_p=0.5, min_p=0.5,
         repeat_penalty=1.0, max_tokens=5, thinking="off", faster_answers="off", context=512, cache="f16", threads=2, memory_gb=3.0, runs_on="cpu",
+        tool_rounds=1, tool_seconds=5, search_provider="searxng", search_address="https://c.example",
         parallel_downloads=1, hub_endpoint="https://a.example", proxy="b:1", snapshot_budget_gb=0.0,
     )  # fmt: skip
     page = Page(changed)
@@ -373,6 +380,14 @@ def test_every_contacted_server_is_named(page: Page) -> None:
     assert [host for host, _ in named] == ["mirror.example", "the file servers it names", "gate"]
     (only,) = contacts(Settings(hub_endpoint="http://127.0.0.1:9"))
     assert only[0] == "127.0.0.1"
+    for provider, address, host in (
+        ("searxng", "https://search.example/x", "search.example"),
+        ("searxng", "", ""),
+        ("brave", "https://search.example/x", "api.search.brave.com"),
+        ("tavily", "", "api.tavily.com"),
+    ):
+        last, _ = contacts(Settings(search_provider=provider, search_address=address))[-1]
+        assert last == (host or "the file servers it names")
     page.preferences.show_settings(Settings(hub_endpoint="https://mirror.example"))
     assert "huggingface.co" not in page.preferences.about.contacts.text()
 
@@ -429,7 +444,7 @@ def test_no_text_is_clipped_at_any_width(page: Page, theme: Theme, width: int, n
     flush()
     visible = page.preferences.view.viewport().width()
     assert page.preferences.view.widget().width() == visible
-    for row in page.preferences.rows.values():
+    for row in page.shown.values():
         for part in (row.title, row.help, row.field):
             right = part.mapTo(page.preferences, part.rect().topRight()).x()
             assert 0 <= right <= visible - 20
@@ -456,7 +471,7 @@ def test_tab_visits_every_field_and_scrolls_to_it(page: Page, qtbot: QtBot) -> N
         if preferences.view.widget().isAncestorOf(widget):
             top = widget.mapTo(preferences.view.viewport(), widget.rect().topLeft()).y()
             assert 0 <= top < preferences.view.viewport().height()
-    for row in preferences.rows.values():
+    for row in page.shown.values():
         assert any(row.isAncestorOf(widget) for widget in reached), row.name
     for place in preferences.storage.places:
         assert place.show_button in reached
