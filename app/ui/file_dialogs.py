@@ -70,9 +70,9 @@ def choose_picture_place(parent: QWidget, start: Path, chosen: Callable[[Path], 
     dialog.open()
 
 
-def choose_json_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
-    """Ask where a JSON file is to be saved, at first under the name of `start`."""
-    dialog = _dialog(parent, tr("Export"), start.parent, lambda paths: chosen(paths[0]))
+def choose_calls_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask where the calls of tools are to be saved, at first under the name of `start`."""
+    dialog = _dialog(parent, tr("Export the calls"), start.parent, lambda paths: chosen(paths[0]))
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setNameFilters(["JSON (*.json)", f"{tr('All files')} (*)"])
     dialog.setDefaultSuffix("json")

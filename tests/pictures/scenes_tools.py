@@ -99,11 +99,11 @@ def _scroll(page: Preferences) -> None:
 
 
 def _calls() -> tuple[ToolActivity, ...]:
-    script = '{"code": "import os\\nprint(os.listdir(\'/\'))"}'
+    script = '{"source": "import os\\nprint(os.listdir(\'/\'))"}'
     listing = "\n".join(f"#{n} Wall {n} of the harbour leaks at high water" for n in range(90))
     return (
         call(9, WRITE, CallState.DENIED, Allowed.NOBODY, '{"path": "/home/ada/Harbour/costs.csv", '
-             '"text": "year,cost\\n1926,12000\\n1927,14500"}', "The user denied this call.",
+             '"content": "year,cost\\n1926,12000\\n1927,14500"}', "The user denied this call.",
              title="What the harbour cost"),
         call(8, ISSUES, CallState.DONE, Allowed.CHAT, '{"project": "harbour", "state": "open"}',
              listing, title="What the harbour cost"),

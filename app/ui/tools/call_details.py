@@ -29,6 +29,7 @@ from app.ui.widgets.controls import (
     make_selectable,
     set_margins,
 )
+from app.ui.widgets.direction import runs_right_to_left
 from app.ui.widgets.plain_text import PlainTextField
 
 _MOST_LINES = 6  # of the arguments that are shown without scrolling
@@ -118,7 +119,6 @@ def _field(name: str) -> PlainTextField:
     field.setFont(code_font(SMALL))
     field.document().setDocumentMargin(0)
     field.setAccessibleName(name)
-    field.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # of a line without letters: JSON
     return field
 
 
@@ -131,3 +131,4 @@ def _heading(words: str) -> QLabel:
 def _show(field: PlainTextField, text: str) -> None:
     if text != field.text():
         field.set_text(text)
+        field.set_code(not runs_right_to_left(text))

@@ -11,7 +11,7 @@ from app.settings.table import Setting
 from app.state.chat import State
 from app.state.tools import ToolsState
 from app.system.translation import tr
-from app.ui.file_dialogs import choose_json_place
+from app.ui.file_dialogs import choose_calls_place
 from app.ui.settings.fields import Segments, segments_style
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.tools.allowed import AllowedView
@@ -80,7 +80,7 @@ class ActivityPage(Page):
 
     def _export(self) -> None:
         start = Path.home() / f"{tr('Activity of tools')}.json"
-        choose_json_place(self, start, self.export_requested.emit)
+        choose_calls_place(self, start, self.export_requested.emit)
 
     def _recolor(self, palette: Palette) -> None:
         line = 2 if palette.hairline == palette.text else 1

@@ -38,6 +38,7 @@ class PlainTextField(QPlainTextEdit):
         super().__init__(parent)
         self._preedit = ""  # what an input method is composing
         self._has_folds = False  # perhaps
+        self._is_code = False
         self.document().contentsChanged.connect(self._align)
         self._align()
 
@@ -59,6 +60,12 @@ class PlainTextField(QPlainTextEdit):
         self._put(QTextCursor(self.document()), text)
         self.document().setUndoRedoEnabled(True)
         self.blockSignals(blocked)
+
+    def set_code(self, is_code: bool) -> None:
+        """Begin every line at the left, also one of signs alone, as code and JSON are written."""
+        if is_code != self._is_code:
+            self._is_code = is_code
+            self._align()
 
     def insert_text(self, text: str) -> None:
         """Replace the selection by a text, as if it was typed."""
@@ -100,11 +107,14 @@ class PlainTextField(QPlainTextEdit):
     def _align(self) -> None:
         """Begin the lines at the side where the text begins; Qt begins all of them at the left."""
         first, sides = self.document().begin().text(), Qt.AlignmentFlag
-        to_right = runs_right_to_left(first, otherwise=self.isRightToLeft())
+        to_right = not self._is_code and runs_right_to_left(first, otherwise=self.isRightToLeft())
         option = self.document().defaultTextOption()
         side = sides.AlignRight if to_right else sides.AlignLeft
-        if option.alignment() != side:
+        directions = Qt.LayoutDirection
+        way = directions.LeftToRight if self._is_code else directions.LayoutDirectionAuto
+        if option.alignment() != side or option.textDirection() != way:
             option.setAlignment(side)
+            option.setTextDirection(way)
             self.document().setDefaultTextOption(option)
 
     # --- folds ----------------------------------------------------------------------------------

@@ -162,3 +162,20 @@ def test_lines_begin_at_the_side_of_their_language(
         field.set_text(text)
         assert (field.cursorRect().x() > field.width() / 2) == expected, direction
     assert not field.document().isUndoAvailable()
+
+
+def test_code_begins_at_the_left_in_a_window_from_right_to_left(field: PlainTextField) -> None:
+    field.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+    field.set_text('{\n "a": 1\n}')
+    option = field.document().defaultTextOption()
+    assert option.alignment() == Qt.AlignmentFlag.AlignRight
+    field.set_code(True)
+    option = field.document().defaultTextOption()
+    assert option.alignment() == Qt.AlignmentFlag.AlignLeft
+    assert option.textDirection() is Qt.LayoutDirection.LeftToRight
+    field.set_text("مرحبا")
+    assert field.document().defaultTextOption().alignment() == Qt.AlignmentFlag.AlignLeft
+    field.set_code(False)
+    option = field.document().defaultTextOption()
+    assert option.alignment() == Qt.AlignmentFlag.AlignRight
+    assert option.textDirection() is Qt.LayoutDirection.LayoutDirectionAuto
