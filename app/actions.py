@@ -46,6 +46,7 @@ ACTIONS = (
     Action("find_next", "Next match", ("F3",), standard="FindNext"),
     Action("find_previous", "Previous match", ("Shift+F3",), standard="FindPrevious"),
     Action("regenerate", "Answer again", ("Ctrl+R",), group="Answer"),
+    Action("consent", "Answer what a tool asks", ("Ctrl+Shift+J",), group="Answer"),
     Action("copy_answer", "Copy the last answer", ("Ctrl+Shift+C",), group="Answer"),
     Action("model", "Choose a model", ("Ctrl+L",), group="Model"),
     Action("open", "Open a model file", standard="Open", group="Model"),

@@ -29,6 +29,14 @@ from app.domain.parts import (
 )
 from app.domain.passages import cited, first_words
 from app.domain.table_words import result_notes, result_text, table_words
+from app.domain.tool_words import (
+    cut_sentence,
+    pretty_json,
+    result_and_language,
+    result_words,
+    with_results_at_calls,
+)
+from app.domain.visible_text import escaped
 from app.markdown.blocks import (
     Block,
     Code,
@@ -79,9 +87,8 @@ def sections(tree: ChatTree) -> Iterator[Section]:
     used = set[int]()
     for message in shown_branch(tree):
         known = cited(known, message)
-        blocks = tuple(
-            block for part in message.parts for block in _blocks(message.role, part, known)
-        )
+        parts = with_results_at_calls(message.parts)
+        blocks = tuple(block for part in parts for block in _blocks(message.role, part, known))
         used.update(number for each in blocks for number in passage_numbers(runs_of(each)))
         yield Section(_author(message), when(message.created), message.role is Role.USER, blocks)
     if used:
@@ -138,12 +145,17 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             return _quoted([_label(tr("Thoughts")), *parse(text, numbers)]) if text.strip() else ()
         case ToolCallPart(name, arguments):
             words = tr("Tool call: {name}", name=name)
-            return [_label(words), _code(arguments, "json")]
+            pretty = pretty_json(arguments)
+            return [_label(words), *([_code(escaped(pretty), "json")] if pretty else ())]
         case ToolResultPart(name, text):
             words = (
                 tr("Result of the tool: {name}", name=name) if name else tr("Result of the tool")
             )
-            return [_label(words), _code(text)]
+            words = tr("{words} · {more}", words=words, more=result_words(part))
+            shown, language = result_and_language(text)
+            code = [_code(shown, language)] if text.strip() else []
+            cut = [_label(found)] if (found := cut_sentence(part)) else []
+            return [_label(words), *code, *cut]
         case FilePart(name, text):
             words = tr("Attached: {name}", name=name) if name else tr("Attached text")
             return [_label(words), _code(text)]

@@ -92,6 +92,7 @@ class Code:
     language: str
     text: str
     closed: bool
+    label: str = ""  # what it is, for its header; "": its language
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,8 @@ class Window(QWidget):
         state.conversation_changed.connect(self.close_page)
         state.conversations_changed.connect(self._show_title)
         state.capabilities_changed.connect(self._show_capabilities)
+        self._states.tools.asked.connect(lambda: QApplication.alert(self))
+        self._states.tools.live_changed.connect(self._show_asking)
         self.drops.files_dropped.connect(self.attaching.on_dropped)
         self.drops.files_dropped.connect(self.files_dropped)
         self.attaching.chat_requested.connect(self.close_page)
@@ -240,6 +242,7 @@ class Window(QWidget):
             "find_next": partial(self.chat.find_again, forward=True),
             "find_previous": partial(self.chat.find_again, forward=False),
             "regenerate": self.regenerate_last,
+            "consent": self.answer_consent,
             "copy_answer": self.chat.copy_answer,
             "model": self.open_picker,
             "open": self.open_file,
@@ -351,6 +354,21 @@ class Window(QWidget):
         """Request regenerating the last answer, if the conversation is shown."""
         if self.shown_page is self.chat:
             self.chat.regenerate_last()
+
+    def answer_consent(self) -> None:
+        """Focus the first consent that a tool waits for: in the shown chat, else in another one."""
+        asking, current = self._states.tools.asking, self._state.current
+        if not asking:
+            return
+        self.close_page()
+        live = next((each for each in asking if each.conversation == current), asking[0])
+        self.transcript.calls.focus(live)
+        if live.conversation != current:
+            self.sidebar.opened.emit(live.conversation)
+
+    def _show_asking(self) -> None:
+        asking = self._states.tools.asking
+        self.sidebar.model.set_asking(frozenset(live.conversation for live in asking))
 
     def open_file(self) -> None:
         """Open a file dialog for a model; does not block."""

@@ -44,6 +44,7 @@ import scenes_presets
 import scenes_search
 import scenes_settings
 import scenes_tables
+import scenes_tool_calls
 import scenes_tools
 import scenes_transfer
 import scenes_trash
@@ -68,6 +69,7 @@ SCENES: dict[str, Scene] = {
     **scenes_parts.SCENES,
     **scenes_passages.SCENES,
     **scenes_tables.SCENES,
+    **scenes_tool_calls.SCENES,
     **scenes_tools.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
@@ -123,6 +125,8 @@ HIGH_CONTRAST = (
     "connections_engines",
     "remote_answer",
     "updates_newer",
+    "tools_open",
+    "tools_asking_long",
 )
 SCALED = ("empty", "long_answer", "picker", "panel_set", "connections_busy", "remote_answer")
 

@@ -255,7 +255,7 @@ class CodeView:
         painter.setFont(style.small)
         painter.setPen(style.secondary)
         middle = Qt.AlignmentFlag.AlignVCenter
-        label = self._code.language or tr("text")
+        label = self._code.label or self._code.language or tr("text")
         beside = -self._copy_area().width() - 16
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignAbsolute
         painter.drawText(header.adjusted(CODE_PADDING, 2, beside, 0), middle | left, label)

@@ -53,6 +53,7 @@ class ChatPage(QWidget):
         self._shown: int | None = None
         self.empty_view = EmptyView(state, states.library, states.presets)
         self.transcript = Transcript()
+        self.transcript.calls.use(states.tools, state.title)
         self.find_bar = FindBar(self.transcript.finder)
         self.waiting = WaitingMessages()
         self.composer = Composer()

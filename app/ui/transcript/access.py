@@ -7,7 +7,7 @@ control keeps one interface until the message is removed.
 # ruff: noqa: N803  (Qt names the arguments of the methods that are overridden)
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, QPoint, QRect, QRectF, QTimer
 from PySide6.QtGui import (
@@ -35,7 +35,8 @@ from engine import Role
 class AccessibleMessages:
     """Creates, caches and deletes the accessible interfaces of a transcript's messages.
 
-    `view` maps coordinates to the screen; `editor()` returns the open message editor or None.
+    `view` maps coordinates to the screen; `widgets()` returns those that stand over messages: the
+    open message editor, and what asks for consent.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class AccessibleMessages:
         view: QAbstractScrollArea,
         layout: TranscriptLayout,
         controls: Controls,
-        editor: Callable[[], QWidget | None],
+        widgets: Callable[[], Sequence[QWidget]],
     ) -> None:
         self.view = view
         self.layout = layout
-        self.editor = editor
+        self.widgets = widgets
         self.controls = controls
         self._interfaces: dict[int, AccessibleMessage] = {}
         self._known: set[int] = set()
@@ -309,7 +310,7 @@ class _PressAction(QAccessibleActionInterface):
 
 
 class AccessibleTranscript(_PaintedItem):
-    """Interface of the transcript: a list of messages, then the open message editor if any."""
+    """Interface of the transcript: a list of messages, then the widgets that stand over them."""
 
     def isValid(self) -> bool:
         return isValid(self._view)
@@ -341,21 +342,22 @@ class AccessibleTranscript(_PaintedItem):
         return QAccessible.queryAccessibleInterface(parent) if parent else None
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        views, editor = self._layout.stack.views, self._messages.editor()
+        views, widgets = self._layout.stack.views, self._messages.widgets()
         if 0 <= index < len(views):
             return self._messages.message(views[index].message.id)
-        if index == len(views) and editor is not None:
-            return QAccessible.queryAccessibleInterface(editor)
+        if 0 <= index - len(views) < len(widgets):
+            return QAccessible.queryAccessibleInterface(widgets[index - len(views)])
         return None
 
     def childCount(self) -> int:
-        return len(self._layout.stack) + (self._messages.editor() is not None)
+        return len(self._layout.stack) + len(self._messages.widgets())
 
     def indexOfChild(self, arg__1: QAccessibleInterface) -> int:
         if isinstance(arg__1, AccessibleMessage):
             return arg__1.index
-        editor = self._messages.editor()
-        return len(self._layout.stack) if editor and arg__1.object() is editor else -1
+        found = (n for n, each in enumerate(self._messages.widgets()) if each is arg__1.object())
+        place = next(found, -1)
+        return len(self._layout.stack) + place if place >= 0 else -1
 
 
 def _send_event(item: QAccessibleInterface, event: QAccessible.Event) -> None:

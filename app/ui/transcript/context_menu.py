@@ -25,11 +25,12 @@ def make(
     open_file: Callable[[], None] | None = None,
     open_image: Callable[[], None] | None = None,
     show_in_folder: Callable[[], None] | None = None,
+    call: str = "",
 ) -> QMenu:
     """The menu at one place; `copy_selection` is None without a selection, `message` without one.
 
     `open_file` shows the text of the file whose row is there, `open_image` the picture, and
-    `show_in_folder` where the file is.
+    `show_in_folder` where the file is. `call` is the text of the call of a tool there.
     `show_marks` draws the boxes of the message over its picture,
     `compare` answers the question of the message twice, `fork` copies the chat up to it; None: not
     here, or not now. The menu deletes itself when it is closed.
@@ -43,6 +44,8 @@ def make(
     for words, text in texts:
         if text:
             menu.addAction(words, lambda text=text: copy(text))
+    if call:
+        menu.addAction(tr("Copy this call"), lambda: copy(call))
     if message is not None:
         menu.addAction(tr("Copy message"), lambda: copy(message)).setEnabled(bool(message))
     if open_file is not None:

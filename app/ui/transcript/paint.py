@@ -26,7 +26,7 @@ from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.find import Finder, Match
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message import message_tools, pictures
+from app.ui.transcript.message import call_card, message_tools, pictures
 from app.ui.transcript.message.controls import Control
 from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.message.message_view import ROW_TEXT, MessageView
@@ -80,9 +80,16 @@ def paint_message(
             has_match = any(m.in_file and m.row == number for m in shown.matches)
             if row.image is not None:
                 _paint_picture(painter, row, style, at, clip, shown, focused=key == f"row-{number}")
-            if has_match:
+            if has_match and row.call is None:
                 _paint_found_row(painter, row, number, style, at, shown)
             if row.image is not None:
+                continue
+            if row.call is not None:
+                if row.frame.translated(at).intersects(clip):
+                    focused = {f"row-{number}": "row", f"stop-{number}": "stop"}.get(key, "")
+                    call_card.paint(painter, row, style, at, shown.mouse, focused)
+                    if has_match:
+                        _paint_found_row(painter, row, number, style, at, shown)
                 continue
             is_focused = key == f"row-{number}"
             _paint_row(painter, view, row, style, at, shown, is_focused, has_match)
@@ -125,7 +132,8 @@ def _paint_part(
 ) -> None:
     part = view.parts[index]
     origin = at + QPointF(part.x, part.y)
-    quiet = part.below_row or any(level.quote for level in part.path)
+    in_card = view.sections[part.section].call is not None
+    quiet = (part.below_row and not in_card) or any(level.quote for level in part.path)
     color = style.secondary if quiet and not isinstance(part.view.block, Heading) else style.ink
     hover = mouse - QPointF(part.x, part.y) if mouse is not None else None
     _paint_path(painter, view, index, style, at)
@@ -162,7 +170,7 @@ def _paint_path(
         top = above.y + above.view.height
     x = 0.0
     line = mixed(style.secondary, style.card, 0.5) if view.is_user else style.hairline
-    if part.below_row:
+    if part.below_row and view.sections[part.section].call is None:
         _bar(painter, line, at, part, 0.0, top)
         x = ROW_INDENT
     for level in part.path[:DEEPEST_INDENT]:
@@ -326,7 +334,7 @@ def _paint_row(
 
 def _paint_end(painter: QPainter, view: MessageView, style: ReadingStyle, at: QPointF) -> None:
     """Paint the streaming dot after the last character, or before the waiting note."""
-    if view.thinking and view.rows[-1].folded:
+    if view.cards.are_busy or (view.thinking and view.rows[-1].folded):
         return
     point = view.end_point() + at
     if view.text_begun or (view.thinking and view.parts):

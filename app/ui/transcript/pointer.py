@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
+from app.system.translation import tr
 from app.ui.blocks.blocks import BlockButton, ButtonHolder
 from app.ui.blocks.formula import FormulaHolder, ScrollingView
 from app.ui.transcript import column_header, memory_line
@@ -28,6 +29,7 @@ class Target:
     message: int = -1
     tool: Tool | None = None
     row: int = -1  # that folds a part of the message or opens a file
+    stops: bool = False  # the button of the row that stops its call
     part: int = -1  # block with the button
     block_button: BlockButton | None = None
     bar: ScrollingView | None = None  # whose scroll bar
@@ -43,7 +45,7 @@ class Target:
             return (self.message, self.tool.name)
         if self.block_button:
             return (self.message, self.part, self.block_button.name)
-        return (self.message, self.row) if self.row >= 0 else None
+        return (self.message, self.row, self.stops) if self.row >= 0 else None
 
 
 class Pointer(QObject):
@@ -88,7 +90,7 @@ class Pointer(QObject):
             if area.contains(inside):
                 return Target(index, tool=tool if tool.can_act else None)
         if (row := message.row_at(inside)) >= 0:
-            return Target(index, row=row)
+            return Target(index, row=row, stops=message.rows[row].stop.contains(inside))
         number = message.part_at(inside.y())
         if number < 0:
             return Target(index)
@@ -136,9 +138,11 @@ class Pointer(QObject):
         target = self.target(point)
         if target.tool:
             return target.tool.text
+        if target.stops:
+            return tr("Stop this call")
         if target.row >= 0:
-            image = self._layout.stack.views[target.message].rows[target.row].image
-            return picture_tip(image) if image is not None else ""
+            row = self._layout.stack.views[target.message].rows[target.row]
+            return picture_tip(row.image) if row.image is not None else ""
         if self._layout.memory_line().contains(point):
             return memory_line.tip()
         for area, words in self._layout.headers():
@@ -211,6 +215,8 @@ class Pointer(QObject):
                 self._tools.use(pressed.message, pressed.tool)
             elif pressed.block_button:
                 self._tools.use_button(pressed.message, pressed.part, pressed.block_button.name)
+            elif pressed.stops:
+                self._tools.use_stop(pressed.message, pressed.row)
             else:
                 layout.use_row(pressed.message, pressed.row)
         elif was_selecting and pressed.link == target.link != "" and layout.selection.empty:

@@ -73,18 +73,18 @@ class Selection:
     def text(self, views: Sequence[MessageView]) -> str:
         """The selection as text: Markdown, or what is shown of a part of a block or of code."""
         selected = self._selected(views)
-        if len(selected) == 1 and len(selected[0][1]) == 1:
-            view, ((part, first, last),) = selected[0]
+        if len(selected) == 1 and len(selected[0][1]) == len(selected[0][2]) == 1:
+            view, ((part, first, last),), _ = selected[0]
             shown = view.parts[part].view
             if isinstance(shown.block, Code) or (first, last) != (0, shown.length):
                 return shown.text(first, last)
-        return "\n\n".join(filter(None, (_text(view, parts) for view, parts in selected)))
+        return "\n\n".join(filter(None, (_text(*each) for each in selected)))
 
     def shown(self, views: Sequence[MessageView]) -> str:
         """The selection as it is shown, without markup: what can be found again."""
         return "\n\n".join(
             view.parts[part].view.text(first, last)
-            for view, parts in self._selected(views)
+            for view, parts, _ in self._selected(views)
             for part, first, last in parts
         )
 
@@ -92,12 +92,14 @@ class Selection:
         """The selection as HTML."""
         return "\n".join(to_html(_blocks(*each)) for each in self._selected(views))
 
-    def _selected(self, views: Sequence[MessageView]) -> list[tuple[MessageView, Ranges]]:
-        """The messages with their selected parts, without those of which only an edge is in it."""
+    def _selected(self, views: Sequence[MessageView]) -> list[tuple[MessageView, Ranges, range]]:
+        """The messages with their selected parts and sections, without those of which only an edge
+        is in it.
+        """
         if self.empty:
             return []
         start, end = self.span()
-        found: list[tuple[MessageView, Ranges]] = []
+        found: list[tuple[MessageView, Ranges, range]] = []
         for number in range(start[0], end[0] + 1):
             view = views[number]
             parts = [
@@ -105,15 +107,27 @@ class Selection:
                 for part, first, last in self.in_message(number, view)
                 if first < last or not view.parts[part].view.length
             ]
-            if parts:
-                found.append((view, parts))
+            sections = self._sections(number, view)
+            if parts or (not view.parts and any(view.sections[n].call for n in sections)):
+                found.append((view, parts, sections))
         return found
 
+    def _sections(self, number: int, view: MessageView) -> range:
+        """The sections of a message that are in the selection, also folded ones."""
+        start, end = self.span()
+        first, last = 0, len(view.sections)
+        whole = start[1:] == (0, 0) and start[:2] != end[:2]
+        if number == start[0] and start[1] < len(view.parts) and not whole:
+            first = view.parts[start[1]].section
+        if number == end[0] and end[1] < len(view.parts):
+            last = view.parts[end[1]].section + 1
+        return range(first, last)
 
-def _text(view: MessageView, parts: Ranges) -> str:
+
+def _text(view: MessageView, parts: Ranges, sections: range) -> str:
     """The selected parts of a message: as Markdown, or as the user typed them."""
     if view.message.role is Role.ASSISTANT:
-        return to_markdown(_blocks(view, parts))
+        return to_markdown(_blocks(view, parts, sections))
     pieces: list[str] = []
     before = None
     for part, first, last in parts:
@@ -129,14 +143,24 @@ def _text(view: MessageView, parts: Ranges) -> str:
     return "".join(pieces)
 
 
-def _blocks(view: MessageView, parts: Ranges) -> list[Block]:
-    """The selected blocks, of which the first and the last may be cut."""
+def _blocks(view: MessageView, parts: Ranges, sections: range) -> list[Block]:
+    """The selected blocks, of which the first and the last may be cut, and those of folded calls."""
     made: list[Block] = []
+    above = sections.start  # the first section whose call may be missing
     for part, first, last in parts:
+        section = view.parts[part].section
+        made += _folded_calls(view, range(above, section))
+        above = max(above, section + 1)
         shown = view.parts[part].view
         whole = first == 0 and last >= shown.length
         made.append(shown.block if whole else _cut(shown, first, last))
-    return made
+    return [*made, *_folded_calls(view, range(above, sections.stop))]
+
+
+def _folded_calls(view: MessageView, sections: range) -> list[Block]:
+    """The name, arguments and result of each call whose card is folded."""
+    calls = (view.sections[n].call for n in sections if view.is_folded(n))
+    return [block for call in calls if call is not None for block in call.copied_blocks()]
 
 
 def _cut(shown: BlockView, first: int, last: int) -> Block:

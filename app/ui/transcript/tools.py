@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QObject, QRectF, QTimer, Signal
+from PySide6.QtCore import QMimeData, QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 
 from app.domain.message import AnswerAgain
 from app.domain.parts import ImagePart, clipboard_text
+from app.ui.blocks.call_foot import CallFootView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.passage import PassageView
 from app.ui.transcript.layout import TranscriptLayout
@@ -17,6 +18,7 @@ from app.ui.transcript.message import message_tools
 from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.message.message_view import MessageView
 from app.ui.transcript.message.sections import Kind
+from app.ui.transcript.message.tool_call import CallLook, ShownCall
 from engine import Role
 
 DONE = 1400  # milliseconds for which a used tool shows a tick
@@ -47,6 +49,9 @@ class Tools(QObject):
     passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
     more_passages_requested = Signal(object)  # question
     no_passages_requested = Signal(object)  # answer, to be written without passages
+    stop_call = Signal(object, str)  # message, call
+    answer_again_from = Signal(object, str)  # message, call
+    activity_requested = Signal()  # show all calls of tools
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
@@ -190,14 +195,32 @@ class Tools(QObject):
         """Activate a button in a block of a message."""
         view = self._layout.stack.views[index]
         block = view.parts[part].view
+        call = view.sections[view.parts[part].section].call
         if isinstance(block, CodeView):
             self.copy_code(block)
+        elif isinstance(block, CallFootView) and name == "activity":
+            self.activity_requested.emit()
+        elif isinstance(block, CallFootView):
+            self.answer_again_from.emit(view.message.id, call.id if call else "")
         elif isinstance(block, PassageView) and name == "pin":
             passage = block.passage
             self.pin_requested.emit(passage.number, not passage.pinned)
         elif isinstance(block, PassageView):
             self._layout.hold_top(index)
             self.strike_requested.emit(view.message.id, block.passage.number)
+
+    def use_stop(self, index: int, row: int) -> None:
+        """Stop the running call of a row."""
+        view = self._layout.stack.views[index]
+        call = view.rows[row].call if row < len(view.rows) else None
+        if call is not None and call.look is CallLook.RUNNING:
+            self.stop_call.emit(view.message.id, call.id)
+
+    def call_at(self, index: int, point: QPointF) -> ShownCall | None:
+        """The call whose card is at a viewport point, in a message."""
+        inside = self._layout.local(index, point)
+        rows = self._layout.stack.views[index].rows
+        return next((row.call for row in rows if row.call and row.frame.contains(inside)), None)
 
     def copy_code(self, code: CodeView) -> None:
         """Copy a code block without its fences; its button shows a tick for `DONE` milliseconds."""

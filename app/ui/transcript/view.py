@@ -23,6 +23,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
     QResizeEvent,
+    QShowEvent,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWidget
@@ -30,6 +31,7 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWid
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain, Message, MessageState
 from app.domain.parts import clipboard_text, images
+from app.domain.tool_words import call_text
 from app.markdown.blocks import passage_number
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
@@ -38,6 +40,7 @@ from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.theme.theme import COLUMN_WIDTH
 from app.ui.transcript import context_menu
 from app.ui.transcript.access import AccessibleMessages, AccessibleTranscript
+from app.ui.transcript.calls import Calls
 from app.ui.transcript.editing import Editing
 from app.ui.transcript.find import Finder
 from app.ui.transcript.formulas import FormulaUpdates
@@ -90,6 +93,10 @@ class Transcript(QAbstractScrollArea):
     passages_changed = Signal(object, object)  # question, PassagesPart to answer it with again
     more_passages_requested = Signal(object)  # question
     no_passages_requested = Signal(object)  # answer, to be written without passages
+    decided = Signal(object, str, object, str)  # message, call, Consent, the arguments
+    stop_call = Signal(object, str)  # message, call
+    answer_again_from = Signal(object, str)  # message, call
+    activity_requested = Signal()  # show all calls of tools
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
 
@@ -117,6 +124,9 @@ class Transcript(QAbstractScrollArea):
             self.thumbnails,
         )
         self.tools = Tools(self.message_layout)
+        self.calls = Calls(
+            self.viewport(), self.message_layout, self._height_changed, self.setFocus
+        )
         controls = Controls(self.message_layout, self.tools)
         self.keys = Keys(self.message_layout, controls)
         self.pointer = Pointer(self.message_layout, self.tools)
@@ -124,7 +134,10 @@ class Transcript(QAbstractScrollArea):
             self,
             self.message_layout,
             controls,
-            lambda: self.editing.editor,
+            lambda: [
+                *filter(None, [self.editing.editor]),
+                *(card for card in self.calls.consents.values() if card.isVisible()),
+            ],
         )
         self.finder = Finder(self.message_layout)
         self._painter = ViewPainter(
@@ -174,6 +187,10 @@ class Transcript(QAbstractScrollArea):
         tools.passages_changed.connect(self.passages_changed)
         tools.more_passages_requested.connect(self.more_passages_requested)
         tools.no_passages_requested.connect(self.no_passages_requested)
+        tools.stop_call.connect(self.stop_call)
+        tools.answer_again_from.connect(self.answer_again_from)
+        tools.activity_requested.connect(self.activity_requested)
+        self.calls.decided.connect(self.decided)
         pointer.shape_changed.connect(self._set_cursor)
 
     def _set_up(self) -> None:
@@ -220,6 +237,7 @@ class Transcript(QAbstractScrollArea):
         self.keys.forget()
         self.scroller.follow = self.scroller.follow or kept <= len(first)
         self._relayout_all()
+        self.calls.sync()
         self.access.changed()
         self._idle.start(0)
         self.finder.restart()
@@ -400,6 +418,7 @@ class Transcript(QAbstractScrollArea):
         if self.editing.editor:
             self.editing.editor.apply_style(self.message_layout.style)
             self.editing.fit()
+        self.calls.apply_style(style)
         self.scroller.relayout(anchor)
         self.viewport().update()
         self._idle.start(0)
@@ -427,10 +446,9 @@ class Transcript(QAbstractScrollArea):
             pass
         self._relayout_all()
         if self.stack.views:
-            last = self.stack.views[-1]
-            part = max(len(last.parts) - 1, 0)
-            end = last.parts[part].view.length if last.parts else 0
-            self.selection.set((0, 0, 0), (len(self.stack) - 1, part, end))
+            # Behind the last block: also the cards below it.
+            last = len(self.stack) - 1
+            self.selection.set((0, 0, 0), (last, len(self.stack.views[-1].parts), 0))
 
     def selected_text(self) -> str:
         """The selection as it is shown."""
@@ -473,7 +491,12 @@ class Transcript(QAbstractScrollArea):
         elif dy:
             self.viewport().scroll(0, dy)
         self.editing.move()
+        self.calls.move()
         self.pointer.scrolled()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.calls.move()
 
     def resizeEvent(self, arg__1: QResizeEvent) -> None:
         anchor = self.scroller.anchor()
@@ -483,6 +506,7 @@ class Transcript(QAbstractScrollArea):
         self.stack.set_column(max(min(COLUMN_WIDTH, room), 160), room)
         self.scroller.relayout(anchor)
         self.editing.fit()
+        self.calls.fit()
         self.viewport().update()
         self._idle.start(_RESIZE_MILLISECONDS)
 
@@ -586,6 +610,7 @@ class Transcript(QAbstractScrollArea):
         use = {tool.name: partial(self.tools.use, index, tool) for tool in tools}
         row = self.stack.views[index].rows[target.row] if target.row >= 0 else None
         file, image = (row.file, row.image) if row else (None, None)
+        called = self.tools.call_at(index, point) if index >= 0 else None
         source = file or image
         folder = partial(self.folder_requested.emit, Path(source.path)) if source else None
         menu = context_menu.make(
@@ -602,6 +627,7 @@ class Transcript(QAbstractScrollArea):
             open_file=partial(self.file_opened.emit, file) if file else None,
             open_image=partial(self.image_opened.emit, image) if image else None,
             show_in_folder=folder if source and source.path else None,
+            call=call_text(called.part, called.result) if called else "",
         )
         menu.popup(arg__1.globalPos())
 

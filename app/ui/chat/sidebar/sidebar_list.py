@@ -97,6 +97,7 @@ class ConversationListModel(QAbstractListModel):
         self._listed: Sequence[Conversation] = ()  # also those in closed folders
         self._busy: frozenset[int] = frozenset()
         self._writing: frozenset[int] = frozenset()
+        self._asking: frozenset[int] = frozenset()
         self._hits: Mapping[int, Hit] = {}
         self._results = False  # the rows are search results
         self._alike: frozenset[str] = frozenset()  # beginnings that several titles share
@@ -156,6 +157,13 @@ class ConversationListModel(QAbstractListModel):
                 first, *_, last = sorted((0, *self._folder_places.values()))
                 self.dataChanged.emit(self.index(first), self.index(last))
 
+    def set_asking(self, asking: frozenset[int]) -> None:
+        """Mark the conversations in which a tool waits for the user's consent."""
+        changed, self._asking = asking ^ self._asking, asking
+        for conversation_id in changed:
+            index = self.find(conversation_id)
+            self.dataChanged.emit(index, index)
+
     def find(self, conversation_id: int | None) -> QModelIndex:
         """The index of a conversation; invalid if it is not listed."""
         place = self._places.get(conversation_id, -1) if conversation_id is not None else -1
@@ -213,6 +221,8 @@ class ConversationListModel(QAbstractListModel):
         if role == DEPTH_ROLE:
             around = self.listed_in(index)
             return 0 if around is None else around.depth + 1
+        if role == WHEN_ROLE and row.id in self._asking:
+            return tr("waits for you")
         if role == WHEN_ROLE:
             alike = self._results or _begin(row.title) in self._alike
             return day_or_time(row.updated, time.time()) if alike else ""
@@ -258,6 +268,8 @@ class ConversationListModel(QAbstractListModel):
         return " · ".join(filter(None, (archive, path_text(self._folders, row.folder))))
 
     def _progress(self, conversation_id: int) -> str:
+        if conversation_id in self._asking:
+            return ""  # `WHEN_ROLE` says so
         if conversation_id in self._writing:
             return tr("an answer is being written")
         return tr("an answer is waiting") if conversation_id in self._busy else ""

@@ -57,9 +57,10 @@ class Controls:
         parts = [] if message.hidden_for_edit else message.parts
         for number, part in enumerate(parts):
             while rows and rows[0][1].section <= part.section:
-                controls.append(self._row(index, *rows.pop(0)))
+                controls += self._row(index, *rows.pop(0))
             controls += self._in_part(index, number, part)
-        controls += [self._row(index, *row) for row in rows]
+        for row in rows:
+            controls += self._row(index, *row)
         for tool, area in zip(*self._tools.all(index), strict=True):
             if tool.name == "word":
                 controls.append(Control(f"word {tool.text}", roles.StaticText, tool.text, area))
@@ -72,7 +73,17 @@ class Controls:
         """The control of a message with a key; None if it has none."""
         return next((each for each in self.of(index) if each.key == key), None)
 
-    def _row(self, index: int, number: int, row: Row) -> Control:
+    def _row(self, index: int, number: int, row: Row) -> list[Control]:
+        """The row, and the button that stops its call."""
+        controls = [self._own_row(index, number, row)]
+        if row.call is not None and not row.stop.isEmpty():
+            use = partial(self._tools.use_stop, index, number)
+            name = tr("Stop {tool}", tool=row.call.title)
+            role = QAccessible.Role.Button
+            controls.append(Control(f"stop-{number}", role, name, row.stop, use))
+        return controls
+
+    def _own_row(self, index: int, number: int, row: Row) -> Control:
         key, roles = f"row-{number}", QAccessible.Role
         if not row.usable:
             return Control(key, roles.StaticText, row.words, row.area)

@@ -22,6 +22,7 @@ from app.ui.blocks.code import CodeView
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.message.message_view import MessageView
+from app.ui.transcript.message.tool_call import NOTHING_KNOWN, KnownCalls
 
 TOP, FOOT = 24.0, 16.0  # pixels above the first message and below the last
 COLUMN_GAP = 40.0  # pixels between two compared answers
@@ -38,6 +39,7 @@ class MessageListLayout:
         self.column = 600.0
         self.room: float = 600.0  # width that two columns may take, at least `column`
         self.height = TOP + FOOT
+        self.calls_of: Callable[[int], KnownCalls] = lambda message: NOTHING_KNOWN
         self._memory_start: int | None = None
         self._style = style
         self._highlight_later = highlight_later
@@ -85,6 +87,7 @@ class MessageListLayout:
     def _view(self, message: Message, view: MessageView | None) -> MessageView:
         if view is None:
             view = MessageView(message, self._style, self._highlight_later)
+            view.calls = self.calls_of(message.id)
             view.height = view.guess(self._width(message.id))
         elif view.message != message:
             view.update(message)
@@ -128,6 +131,8 @@ class MessageListLayout:
             new = MessageView(old.message, style, self._highlight_later)
             new.height, new.unfolded, new.note = old.height, old.unfolded, old.note
             new.passages, new.left_out = old.passages, old.left_out
+            new.calls = old.calls
+            new.cards.copy(old.cards)
             new.copy_thinking_times(old)
             self.views.append(new)
         self._unbuilt = len(self.views)

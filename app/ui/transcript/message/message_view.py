@@ -43,6 +43,7 @@ from app.markdown.blocks import (
 from app.markdown.stream import Reply
 from app.system.translation import tr
 from app.ui.blocks.blocks import BlockView, RuleView, TextView
+from app.ui.blocks.call_foot import CallFoot, CallFootView
 from app.ui.blocks.code import CodeView
 from app.ui.blocks.formula import formula_view
 from app.ui.blocks.passage import PassageEntry, PassageView
@@ -50,6 +51,8 @@ from app.ui.blocks.style import CODE_HEADER, ReadingStyle
 from app.ui.blocks.table import TableView
 from app.ui.blocks.text import Flow
 from app.ui.blocks.typesetting import TYPESETTER
+from app.ui.transcript.message.call_card import CARD_PADDING
+from app.ui.transcript.message.cards import Cards
 from app.ui.transcript.message.endings import ended_in_thoughts, ending
 from app.ui.transcript.message.instructions import instructions_section
 from app.ui.transcript.message.message_tools import ROW
@@ -66,6 +69,7 @@ from app.ui.transcript.message.sections import (
     sections_before,
     thought_words,
 )
+from app.ui.transcript.message.tool_call import NOTHING_KNOWN, KnownCalls
 from engine import ConstraintKind, Role
 
 CARD_SHARE = 0.85  # maximum width of a user message's card, as a share of the column
@@ -93,6 +97,8 @@ class MessageView:
         self.passages: Mapping[int, Passage] = {}  # that an answer may refer to, by number
         self.left_out = False  # the model no longer reads the passages of this question
         self.note = ""  # shown instead of an empty answer
+        self.calls = NOTHING_KNOWN
+        self.cards = Cards(self)
         self.card = QRectF()
         self.hidden_for_edit = False
         self.edit_height = 0.0
@@ -205,6 +211,9 @@ class MessageView:
                 row = Row(number, section.kind, words, area, folded, False, image=section.image)
                 found.append(row)
                 continue
+            if section.call is not None:
+                found.append(self.cards.row(number, self._row_x, self._row_width))
+                continue
             width = QFontMetricsF(self._style.note).horizontalAdvance(words) + ROW_TEXT + 20
             wide = min(max(width, 220.0), self._row_width + 16)
             at_end = self._row_width + 16 - wide if QGuiApplication.isRightToLeft() else 0.0
@@ -243,7 +252,18 @@ class MessageView:
 
     def is_folded(self, section: int) -> bool:
         """Whether the blocks of a section are hidden."""
-        return self.sections[section].has_row and section not in self.unfolded
+        shown = self.sections[section]
+        return shown.has_row and (section not in self.unfolded or shown.asks)
+
+    def set_calls(self, known: KnownCalls) -> bool:
+        """Show what is known of its calls now; returns whether its height or text has changed."""
+        self.calls, height = known, self.height
+        if not self.built or not self.cards.update():
+            return False
+        self.changed_from = 0.0
+        self._sync(0, everything=True)
+        self.layout()
+        return self.height != height
 
     def source(self, part: int) -> str:
         """The source of the lines of a part."""
@@ -292,7 +312,8 @@ class MessageView:
     def _read(self) -> None:
         self.sections, self._reply, self._before = self._read_sections()
         self._show_lone_thoughts()
-        self._sync(0)
+        self.cards.open_by_themselves()
+        self._sync(0, everything=True)
 
     def _show_lone_thoughts(self) -> None:
         """Unfold the thoughts of an answer that ended in them."""
@@ -309,7 +330,7 @@ class MessageView:
             sections = own_sections(with_passages(parts, self.own_passages))
             return sections, None, len(sections)
         at, cites = growing_part_index(parts), frozenset(self.passages)
-        before = sections_before(parts[:at], cites)
+        before = sections_before(parts[:at], cites, self.calls, streaming=self.streaming)
         reply = read_reply(prompt_text(parts[at:]), cites, last=not self.streaming)
         if self._is_json:
             sections = [*before, *json_sections(reply)]
@@ -344,8 +365,11 @@ class MessageView:
             self.changed_from = 0.0
             self._place(0)
 
-    def _sync(self, kept: int) -> None:
-        """Update the parts to match the blocks, of which the first `kept` are unchanged."""
+    def _sync(self, kept: int, *, everything: bool = False) -> None:
+        """Update the parts to match the blocks, of which the first `kept` are unchanged.
+
+        `everything`: also those before the text that grows may have changed.
+        """
         *before, body = self.sections if self._reply else (*self.sections, None)
         fixed = sum(len(each.blocks) for n, each in enumerate(before) if not self.is_folded(n))
         growing = self._reply is not None and self._reply.has_thoughts
@@ -353,7 +377,7 @@ class MessageView:
             kept, fixed_now = 0, fixed - len(self.sections[self._before].blocks)
         else:
             fixed_now = fixed
-        first = min(fixed_now + kept, len(self.parts))
+        first = 0 if everything else min(fixed_now + kept, len(self.parts))
         wanted: list[tuple[Block, int]] = []
         if first < fixed:
             wanted = [
@@ -393,6 +417,8 @@ class MessageView:
 
     def _make(self, block: Block) -> BlockView:
         match block:
+            case CallFoot():
+                return CallFootView(block, self._style)
             case PassageEntry():
                 return PassageView(block, self._style)
             case Code():
@@ -426,6 +452,7 @@ class MessageView:
 
     def collapse(self, section: int, folded: bool) -> None:
         """Hide or show the blocks of a section."""
+        self.cards.chosen(section)
         if folded:
             self.unfolded.discard(section)
         else:
@@ -456,7 +483,6 @@ class MessageView:
             or (self._reply and self._is_json)
             or message.role is Role.SYSTEM  # the number of its tokens
         ):
-            self.parts.clear()
             self._read()
         self.layout()
 
@@ -511,6 +537,7 @@ class MessageView:
         if self.is_user:
             return self.card.bottom()
         waiting = self.streaming and not self.thinking and not self.text_begun
+        waiting = waiting and not self.cards.are_busy
         return self._end + (self._style.line if waiting else 0.0)
 
     @property
@@ -548,6 +575,7 @@ class MessageView:
         placed = before.section if before else -1  # the last section whose row is placed
         self._row_ys = {n: y for n, y in self._row_ys.items() if n <= placed}
         self._thumbnails = {n: area for n, area in self._thumbnails.items() if n <= placed}
+        self.cards.begin(placed, width)
         lines: PictureLines | None = None  # of the thumbnails directly above y
         pictures = sum(each.image is not None for each in self.sections)
         y = before.y + before.view.height if before else top
@@ -555,28 +583,41 @@ class MessageView:
         del self._ys[first:]
         for index in range(first, len(self.parts) + 1):
             part = self.parts[index] if index < len(self.parts) else None
+            y = self.cards.end_blocks(before.section if before else -1, part, y)
             for number in range(placed + 1, part.section + 1 if part else len(self.sections)):
                 placed = number
+                if self.sections[number].call is not None:
+                    lines = None
+                    y = self.cards.place(number, y, is_first=not before and not above_row)
+                    self._row_ys[number] = self.cards.areas[number].top()
+                    above_row = True
+                    continue
                 if (image := self.sections[number].image) is not None:
-                    y += _ROW_GAP if lines is None and (before or above_row) else 0.0
+                    space = _ROW_GAP if lines is None and (before or above_row) else 0.0
+                    y += self.cards.end_lines() or space
                     lines = lines or PictureLines(width, y, pictures == 1)
                     self._thumbnails[number] = area = lines.place(image)
                     self._row_ys[number] = area.top()
                     y, above_row = lines.bottom, True
                 elif self.sections[number].has_row:
                     lines = None
-                    y += _ROW_GAP if before and not above_row else 0.0
+                    y += self.cards.end_lines() or (_ROW_GAP if before and not above_row else 0.0)
                     self._row_ys[number] = y
                     y, above_row = y + ROW_LINE, True
             if part is None:
                 break
-            if above_row:
+            in_card = self.sections[part.section].call is not None
+            if not in_card and (space := self.cards.end_lines()):
+                y += space
+            elif above_row:
                 y += 0.0 if part.below_row else _ROW_GAP
             elif before:
                 y += gap(before, part)
             inset = indent(part.path) + (ROW_INDENT if part.below_row else 0.0)
             part.width = max(width - inset, 60.0)
             part.x = left + (0.0 if part.view.right_to_left else inset)
+            if in_card:
+                part.x, part.width = left + CARD_PADDING, max(width - 2 * CARD_PADDING, 60.0)
             part.y = y
             self._ys.append(y)
             y += part.view.layout(part.width)

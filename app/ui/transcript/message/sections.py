@@ -7,7 +7,6 @@ may be long, and is opened beside the chat. That of an image is its thumbnail.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -34,10 +33,19 @@ from app.domain.parts import (
     prompt_text,
 )
 from app.domain.table_words import result_notes, result_text, table_words
+from app.domain.tool_words import answers, pretty_json
 from app.markdown.blocks import Block, Paragraph, Place, Run
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
 from app.ui.blocks.passage import passage_entry
+from app.ui.transcript.message.call_card import stop_area
+from app.ui.transcript.message.tool_call import (
+    NOTHING_KNOWN,
+    CallLook,
+    KnownCalls,
+    ShownCall,
+    block_text,
+)
 
 _MOST_SECTIONS = 2048  # whose blocks are kept
 
@@ -68,6 +76,7 @@ class Section:
     characters: int = 0  # of a thought that has ended
     file: FilePart | None = None  # that its row opens
     image: ImagePart | None = None  # whose thumbnail is its row
+    call: ShownCall | None = None  # whose card it is
 
     @property
     def has_row(self) -> bool:
@@ -77,7 +86,12 @@ class Section:
     @property
     def foldable(self) -> bool:
         """Whether its row folds and unfolds blocks."""
-        return self.has_row and bool(self.blocks)
+        return self.has_row and bool(self.blocks) and not self.asks
+
+    @property
+    def asks(self) -> bool:
+        """Whether the user is asked for consent in it, which is always open."""
+        return self.call is not None and self.call.look is CallLook.ASKING
 
     @property
     def text(self) -> str:
@@ -97,6 +111,15 @@ class Row:
     foldable: bool
     file: FilePart | None = None  # that it opens
     image: ImagePart | None = None  # that it shows, and opens
+    call: ShownCall | None = None  # whose card it is the first line of
+    frame: QRectF = field(default_factory=QRectF)  # of that card
+
+    @property
+    def stop(self) -> QRectF:
+        """The area of the button that stops a running call; empty: it does not run."""
+        return (
+            stop_area(self.area) if self.call and self.call.look is CallLook.RUNNING else QRectF()
+        )
 
     @property
     def usable(self) -> bool:
@@ -117,10 +140,17 @@ def own_sections(parts: Parts) -> list[Section]:
     return made
 
 
-def sections_before(parts: Parts, cites: frozenset[int]) -> list[Section]:
+def sections_before(
+    parts: Parts,
+    cites: frozenset[int],
+    known: KnownCalls = NOTHING_KNOWN,
+    *,
+    streaming: bool = False,
+) -> list[Section]:
     """The sections of the parts of an answer to which no more text is added.
 
-    `cites` are the numbers of the passages that it may refer to.
+    `cites` are the numbers of the passages that it may refer to; `streaming` is whether it is being
+    written.
     """
     made: list[Section] = []
     calls: list[tuple[ToolCallPart, int]] = []  # without a result so far, and their sections
@@ -134,14 +164,17 @@ def sections_before(parts: Parts, cites: frozenset[int]) -> list[Section]:
                 run.append(part)
             case ToolCallPart():
                 calls.append((part, len(made)))
-                made.append(_tool_section(part, None))
+                is_last = part is parts[-1]
+                call = known_call(part, None, known, streaming=streaming, is_last=is_last)
+                made.append(call_section(call))
             case ToolResultPart():
-                found = next((each for each in calls if _answers(part, each[0])), None)
+                found = next((each for each in calls if answers(part, each[0])), None)
+                call = known_call(found[0] if found else None, part, known, streaming=streaming)
                 if found is None:
-                    made.append(_tool_section(None, part))
+                    made.append(call_section(call))
                 else:
                     calls.remove(found)
-                    made[found[1]] = _tool_section(found[0], part)
+                    made[found[1]] = call_section(call)
             case None:
                 pass
             case _:
@@ -172,7 +205,7 @@ def json_sections(reply: Reply) -> list[Section]:
     *before, body = reply_sections(reply)
     text = body.text.strip()
     stream = Stream()
-    stream.feed(_fenced(_pretty(text) or text, "json"), last=True)
+    stream.feed(_fenced(pretty_json(text) or text, "json"), last=True)
     return [*before, Section(Kind.TEXT, "", stream.blocks, stream.source)]
 
 
@@ -196,9 +229,9 @@ def _row_sections(part: Part) -> list[Section]:
         case ImagePart():
             return [Section(Kind.IMAGE, image_name(part), image=part)]
         case ToolCallPart():
-            return [_tool_section(part, None)]
+            return [call_section(ShownCall(part))]
         case ToolResultPart():
-            return [_tool_section(None, part)]
+            return [call_section(ShownCall(None, part))]
         case TextPart() | ThoughtPart():
             return reply_sections(read_reply(prompt_text((part,)), frozenset(), last=True))
         case _:  # an error is a line below the message
@@ -236,7 +269,7 @@ def _passages_section(part: PassagesPart) -> Section:
 def _table_sections(part: TablePart) -> list[Section]:
     """The query over a table, as it is written below its row, and what it has found."""
     query, result = Stream(), Stream()
-    query.feed(_fenced(_pretty(part.query), "json"), last=True)
+    query.feed(_fenced(pretty_json(part.query), "json"), last=True)
     words = table_words(part)
     result.feed(result_text(part), last=True)
     lines = result.source(0, sys.maxsize).split("\n")
@@ -261,36 +294,32 @@ def _table_sections(part: TablePart) -> list[Section]:
     ]
 
 
-def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:
-    return (result.call, result.name) == (call.call, call.name)
+def call_section(call: ShownCall) -> Section:
+    """A call of a tool, whose row is its card."""
+    blocks = call.blocks()
+    lines = "\n".join(map(block_text, blocks)).split("\n")
+    return Section(
+        Kind.TOOL,
+        call.words,
+        blocks,
+        lambda start, end: "\n".join(lines[start:end]),
+        call=call,
+    )
 
 
-def _tool_section(call: ToolCallPart | None, result: ToolResultPart | None) -> Section:
-    """A call with its arguments and its result, each a block of code."""
-    name = call.name if call else result.name if result else ""
-    if result is None:
-        words = tr("Calls {tool}", tool=name)
-    elif result.failed:
-        words = tr("Called {tool}, which failed", tool=name)
-    else:
-        words = tr("Called {tool}", tool=name)
-    texts: list[str] = []
-    if call and (arguments := _pretty(call.arguments)):
-        texts.append(_fenced(arguments, "json"))
-    if result and result.text:
-        texts.append(_fenced(result.text, ""))
-    stream = Stream()
-    stream.feed("\n\n".join(texts), last=True)
-    return Section(Kind.TOOL, words, stream.blocks, stream.source)
-
-
-def _pretty(arguments: str) -> str:
-    """JSON on several lines; nothing for an empty object, and another text as it is."""
-    try:
-        found: object = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments.strip()
-    return json.dumps(found, indent=2, ensure_ascii=False) if found else ""
+def known_call(
+    part: ToolCallPart | None,
+    result: ToolResultPart | None,
+    known: KnownCalls,
+    *,
+    streaming: bool = False,
+    is_last: bool = False,
+) -> ShownCall:
+    """A call with all that is known of it."""
+    call = ShownCall(part, result)
+    live = known.live.get(call.id) if call.id and result is None else None
+    tool, allowed = known.tools.get(call.name), known.allowed.get(call.id)
+    return ShownCall(part, result, live, tool, allowed, streaming, is_last)
 
 
 def _fenced(text: str, language: str) -> str:

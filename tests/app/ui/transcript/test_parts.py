@@ -102,8 +102,8 @@ def test_an_answer_is_shown_in_the_order_of_its_parts(view: Transcript, qtbot: Q
     one = shown(view, qtbot)
     assert words(one) == [
         "Thought for 1 s",
-        "Called weather",
-        "Called time, which failed",
+        "weather, Kyoto, done",
+        "time, failed",
         "Thought",
     ]
     assert texts(one) == ["Let me look.", "Take an umbrella."]
@@ -115,15 +115,18 @@ def test_an_answer_is_shown_in_the_order_of_its_parts(view: Transcript, qtbot: Q
     assert texts(one) == [
         "I should look at the weather.",
         "Let me look.",
-        '{\n  "city": "Kyoto"\n}',
+        "city  Kyoto",
         "rain ```in``` Kyoto",
+        "It was done.",
         "noon",
+        "It failed.",
         "So it rains.",
         "Take an umbrella.",
     ]
-    assert [part.below_row for part in one.parts] == [True, False, True, True, True, True, False]
+    below = [True, False, True, True, True, True, True, True, False]
+    assert [part.below_row for part in one.parts] == below
     click(qtbot, view, row_point(view, 1, 1))
-    assert '{\n  "city": "Kyoto"\n}' not in texts(one)
+    assert "city  Kyoto" not in texts(one)
     assert "noon" in texts(one)
 
 
@@ -150,7 +153,7 @@ def test_attachments_are_rows_in_the_card_of_the_message(view: Transcript, qtbot
 def test_streamed_text_grows_behind_the_result_of_a_tool(view: Transcript, qtbot: QtBot) -> None:
     begun = replace(streaming(2), parts=ANSWER[:6])
     one = shown(view, qtbot, asked(), begun)
-    assert words(one)[-1] == "Called time, which failed"
+    assert words(one)[-1] == "time, failed"
     assert one.bottom() > one.rows[-1].area.bottom()  # place for the dot
     stream_text(view, qtbot, 2, "<think>So it ra")
     assert words(one)[-1] == "Thinking…"
@@ -186,9 +189,9 @@ def test_a_result_that_arrives_later_is_shown_in_the_row_of_its_call(
     view: Transcript, qtbot: QtBot
 ) -> None:
     one = shown(view, qtbot, asked(), replace(streaming(2), parts=ANSWER[:3]))
-    assert words(one)[-1] == "Calls weather"
+    assert words(one)[-1] == "weather, Kyoto, comes next"
     view.update_message(replace(streaming(2), parts=ANSWER[:6]))
-    assert words(one)[-2:] == ["Called weather", "Called time, which failed"]
+    assert words(one)[-2:] == ["weather, Kyoto, done", "time, failed"]
 
 
 def test_find_unfolds_the_row_with_the_match(view: Transcript, qtbot: QtBot) -> None:
@@ -240,7 +243,9 @@ def test_screen_readers_hear_rows_and_can_unfold_them(view: Transcript, qtbot: Q
     assert image.text(QAccessible.Text.Name) == "tree.png, 640 × 480"
 
 
-def test_copies_leave_out_thoughts_and_tools(view: Transcript, qtbot: QtBot) -> None:
+def test_copies_leave_out_thoughts_and_a_selection_has_folded_calls(
+    view: Transcript, qtbot: QtBot
+) -> None:
     shown(view, qtbot)
     click(qtbot, view, tool_point(view, 1, "copy"))
     assert clipboard() == "Let me look.\n\nTake an **umbrella**."
@@ -248,11 +253,15 @@ def test_copies_leave_out_thoughts_and_tools(view: Transcript, qtbot: QtBot) -> 
     assert clipboard() == f"{PASTED}\n\n[notes.txt]\n\nWhat is it?"
     view.select_all()
     view.copy()
-    assert clipboard() == "What is it?\n\nLet me look.\n\nTake an **umbrella**."
+    called = (
+        '`weather`\n\n```json\n{\n  "city": "Kyoto"\n}\n```\n\n````\nrain ```in``` Kyoto\n````'
+        "\n\n`time`\n\n```\nnoon\n```"
+    )
+    assert clipboard() == (f"What is it?\n\nLet me look.\n\n{called}\n\nTake an **umbrella**.")
     view.message_layout.toggle_row(1, 1)
     view.select_all()
     view.copy()
-    assert '```json\n{\n  "city": "Kyoto"\n}\n```\n\n````\nrain ```in``` Kyoto\n````' in clipboard()
+    assert "**city**  Kyoto\n\n````\nrain ```in``` Kyoto\n````\n\nIt was done." in clipboard()
 
 
 def test_a_message_with_only_thoughts_can_be_copied(view: Transcript, qtbot: QtBot) -> None:
@@ -266,7 +275,6 @@ def test_code_of_a_tool_is_copied_by_its_button(view: Transcript, qtbot: QtBot) 
     view.message_layout.toggle_row(1, 1)
     codes = [part for part in one.parts if isinstance(part.view, CodeView)]
     assert [part.view.code for part in codes if isinstance(part.view, CodeView)] == [
-        '{\n  "city": "Kyoto"\n}',
         "rain ```in``` Kyoto",
     ]
     assert all(isinstance(part, Shown) and part.below_row for part in codes)
