@@ -49,6 +49,7 @@ def read_arguments(arguments: str) -> object:
         return None
 
 
+@lru_cache(_PARSED)
 def short_arguments(arguments: str) -> str:
     """Arguments in a few words on one line: the only text, or each value with its name."""
     value = read_arguments(arguments)

@@ -25,6 +25,7 @@ from app.ui.widgets import accessibility
 
 OUTPUT_MILLISECONDS = 80  # between two updates of what running calls print
 _TICK_MILLISECONDS = 1000
+_ABOVE = 44  # pixels above a consent that are shown with it: the line of its card
 Key = tuple[int, str]  # message and call
 
 
@@ -141,16 +142,20 @@ class Calls(QObject):
             self._seconds.stop()
 
     def _running(self) -> list[int]:
-        """The messages on the screen with running calls."""
+        """The messages with running calls whose cards are on the screen."""
         layout = self._layout
         if self._state is None or not self._state.live or not self._viewport.isVisible():
             return []
-        running = {
-            live.message for live in self._state.live.values() if live.phase is CallPhase.RUNNING
-        }
-        top = layout.offset()
-        seen = layout.stack.between(top, top + layout.page())
-        return [index for index in seen if layout.stack.views[index].message.id in running]
+        found = set[int]()
+        for (message, call), live in self._state.live.items():
+            index = layout.stack.index_of(message) if live.phase is CallPhase.RUNNING else None
+            if index is None or index in found or not layout.stack.is_built(index):
+                continue
+            area = layout.stack.views[index].cards.area_of(call)
+            top = layout.message_top(index) + area.top()
+            if area.height() and -area.height() < top < layout.page():
+                found.add(index)
+        return sorted(found)
 
     # --- consent --------------------------------------------------------------------------------
 
@@ -245,7 +250,6 @@ class Calls(QObject):
         self.fit()
 
     def _decide(self, key: Key, answer: Consent, text: str) -> None:
-        self._leave()
         self.decided.emit(*key, answer, text)
 
     def _close(self, key: Key) -> None:
@@ -280,13 +284,14 @@ class Calls(QObject):
             focused.destroyed.connect(self._forget_focus)
         self._layout.stack.build(index)
         self._layout.scroller.relayout()
-        place, page = self._place(self._wanted), self._layout.page()
-        if place.top() < 40 or place.bottom() > page:
-            self._layout.scroll_to(
-                self._layout.offset() + min(place.top() - 60, place.bottom() - page + 16)
-                if place.height() < page - 80
-                else self._layout.offset() + place.top() - 60
-            )
+        for _ in range(4):  # it is made on the way, and what is around it is laid out
+            place, page = self._place((live.message, live.call)), self._layout.page()
+            top = place.top() - _ABOVE
+            if top >= 0 and place.bottom() <= page:
+                break
+            fits = place.height() + _ABOVE < page
+            past = place.bottom() - page + 8 if fits and top > 0 else top
+            self._layout.scroll_to(self._layout.offset() + past)
         self.move()
 
     def _forget_focus(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QGuiApplication, QPainter, QPen
 
+from app.system.translation import isolated
 from app.ui.blocks.style import ReadingStyle
 from app.ui.theme.icons import pixmap
 from app.ui.theme.theme import RADIUS_CARD, RADIUS_CONTROL
@@ -180,6 +181,7 @@ class _Line:
     ) -> None:
         metrics = QFontMetricsF(face)
         shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(room, 0.0))
+        shown = isolated(shown)  # a text from left to right keeps its order
         wide = metrics.horizontalAdvance(shown) + 1
         at_end = side == Qt.AlignmentFlag.AlignTrailing
         place = self.take_last(wide, 12.0) if at_end else self.take_first(wide, 8.0)

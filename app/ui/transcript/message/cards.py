@@ -36,6 +36,7 @@ class Cards:
         self._chosen: set[int] = set()  # sections that the user has opened or closed
         self._lines: CardLines | None = None  # of the cards directly above
         self._width = 0.0
+        self._rows: dict[int, Row] = {}  # by section, since the last layout
 
     # --- content --------------------------------------------------------------------------------
 
@@ -103,6 +104,7 @@ class Cards:
     def begin(self, placed: int, width: float) -> None:
         """Begin to place cards of the sections behind `placed`."""
         self._width = width
+        self._rows.clear()
         self.areas = {n: area for n, area in self.areas.items() if n <= placed}
         self._bottoms = {n: bottom for n, bottom in self._bottoms.items() if n < placed}
         self._lines = None
@@ -160,6 +162,8 @@ class Cards:
 
     def row(self, number: int, left: float, width: float) -> Row:
         """The row of a card, relative to the message, in the direction of the window."""
+        if (known := self._rows.get(number)) is not None:
+            return known
         section, area = self._sections[number], self.areas[number]
         assert section.call is not None
         mirrored = QGuiApplication.isRightToLeft()
@@ -168,16 +172,21 @@ class Cards:
         frame = QRectF(line)
         frame.setBottom(self._bottoms.get(number, line.bottom()))
         folded = number not in self._view.unfolded
-        return Row(
+        self._rows[number] = row = Row(
             number,
             section.kind,
-            section.call.words,
+            section.words,
             line,
             folded,
             section.foldable,
             call=section.call,
             frame=frame,
         )
+        return row
+
+    def area_of(self, call: str) -> QRectF:
+        """The line of the card of a call, relative to the leading edge; empty: it has none."""
+        return self.areas.get(self.of_call(call), QRectF())
 
     def consent_area(self, call: str) -> QRectF:
         """Where the consent of a call is, relative to the leading edge; empty: nowhere."""

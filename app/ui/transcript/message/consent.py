@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from math import ceil
 
 from PySide6.QtCore import QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -25,6 +26,7 @@ from PySide6.QtGui import (
     QShowEvent,
     QSyntaxHighlighter,
     QTextDocument,
+    QTextLayout,
     QTextOption,
 )
 from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
@@ -122,9 +124,12 @@ class ConsentCard(QWidget):
 
     def _make_buttons(self) -> None:
         looks = {Consent.ONCE: "primary"}
+        self._answers = QWidget(self)
+        wrap = WrapLayout(self._answers, 8, centred=False)
         for answer in (Consent.ONCE, Consent.CHAT, Consent.ALWAYS, Consent.DENY):
             button = _Answer(looks.get(answer, "outlined"), self.is_settled, self)
             button.clicked.connect(lambda _=False, answer=answer: self._decide(answer))
+            wrap.addWidget(button)
             self.buttons[answer] = button
 
     def _fill(self, keep: str | None = None) -> None:
@@ -165,13 +170,8 @@ class ConsentCard(QWidget):
             words = tr("What you allow in this chat or always holds for {scope} only.", scope=scope)
             self._add(words, style.note_face, "secondary")
         self._name_buttons()
-        line = QWidget(self)
-        wrap = WrapLayout(line, 8, centred=False)
-        for button in self.buttons.values():
-            if button is not self.buttons[Consent.ALWAYS] or live.may_always:
-                wrap.addWidget(button)
         self.buttons[Consent.ALWAYS].setVisible(live.may_always)
-        column.addWidget(line)
+        column.addWidget(self._answers)
         self._order_tabs()
         self._check()
 
@@ -200,15 +200,14 @@ class ConsentCard(QWidget):
         words.show_runs((Run(text, bold=bold),))
         self._texts.append(words)
         self._column.addWidget(words)
+        words.show()
 
     def _add_differences(self, lines: tuple[str, ...]) -> None:
         """The lines that were added and removed, marked by their sign and by colour."""
         for line in lines:
             tone = {"+": "accent", "-": "danger"}.get(line[:1], "secondary")
-            words = _Words(self._style, Face(self._style.code, self._style.code_line), tone, self)
-            words.show_runs((Run(escaped(line).replace("\n", " ")),))
-            self._texts.append(words)
-            self._column.addWidget(words)
+            face = Face(self._style.code, self._style.code_line)
+            self._add(escaped(line).replace("\n", " "), face, tone)
 
     def _show_details(self, shown: bool) -> None:
         self.origin.setVisible(shown)
@@ -237,6 +236,7 @@ class ConsentCard(QWidget):
 
     def _decide(self, answer: Consent) -> None:
         edited = self.edited
+        self.left.emit()  # first: Qt would give the focus of a disabled button to another one
         self._answered = True
         self._check()
         self.decided.emit(answer, self._live.arguments if edited is None else edited)
@@ -261,6 +261,7 @@ class ConsentCard(QWidget):
         """The height that shows all, in pixels."""
         for field in (self.field, self.origin):
             field.fit(width - 2 * _PADDING)
+        self._column.activate()  # else it remembers older sizes
         return self._column.totalHeightForWidth(width)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -383,13 +384,30 @@ class _CodeField(PlainTextField):
 
     def fit(self, width: int) -> None:
         """Be as high as the text needs at a width, up to `_MOST_LINES` lines."""
-        self.resize(width, self.height())
-        lines = max(int(self.document().size().height()), 1)
-        shown = min(lines, _MOST_LINES)
-        self.setFixedHeight(shown * self.fontMetrics().lineSpacing() + 2 * _FIELD_MARGIN + 6)
-        bars = Qt.ScrollBarPolicy
-        fits = lines <= _MOST_LINES
+        lines = self._line_heights(width - 2 * _FIELD_MARGIN - 4)
+        bars, fits = Qt.ScrollBarPolicy, len(lines) <= _MOST_LINES
         self.setVerticalScrollBarPolicy(bars.ScrollBarAlwaysOff if fits else bars.ScrollBarAsNeeded)
+        self.setFixedHeight(ceil(sum(lines[:_MOST_LINES])) + 2 * _FIELD_MARGIN + 4)
+
+    def _line_heights(self, width: int) -> list[float]:
+        """The heights of the wrapped lines at a width, of at most one more than `_MOST_LINES`.
+
+        Qt knows them only where the field is shown at that width.
+        """
+        heights: list[float] = []
+        option = QTextOption()
+        option.setWrapMode(self.wordWrapMode())
+        for text in self.text().split("\n"):
+            layout = QTextLayout(text, self.font())
+            layout.setTextOption(option)
+            layout.beginLayout()
+            while len(heights) <= _MOST_LINES and (line := layout.createLine()).isValid():
+                line.setLineWidth(width)
+                heights.append(line.height())
+            layout.endLayout()
+            if len(heights) > _MOST_LINES:
+                break
+        return heights
 
     def keyPressEvent(self, e: QKeyEvent) -> None:
         if e.key() == Qt.Key.Key_Escape and not self.composing:
@@ -447,12 +465,12 @@ def _details(live: LiveCall) -> str:
     """Where the tool comes from and what the model is told of it, whole."""
     tool = live.tool
     pieces = (
-        tool.origin or tr("A tool of Tokonoma"),
-        tr("Name for models: {name}", name=tool.name),
-        tool.description,
-        tool.schema,
+        escaped(tool.origin) or tr("A tool of Tokonoma"),
+        tr("Name for models: {name}", name=one_line(tool.name)),
+        escaped(tool.description),
+        escaped(tool.schema),
     )
-    return "\n\n".join(escaped(piece) for piece in pieces if piece)
+    return "\n\n".join(filter(None, pieces))
 
 
 accessibility.register_role(_Words, QAccessible.Role.StaticText)

@@ -85,8 +85,9 @@ class Controls:
 
     def _own_row(self, index: int, number: int, row: Row) -> Control:
         key, roles = f"row-{number}", QAccessible.Role
+        words = row.call.words if row.call is not None else row.words
         if not row.usable:
-            return Control(key, roles.StaticText, row.words, row.area)
+            return Control(key, roles.StaticText, words, row.area)
         use = partial(self._layout.use_row, index, number)
         if row.file is not None:
             name = listed((row.words, kind_words(row.file.kind)))
@@ -95,7 +96,7 @@ class Controls:
             about = image_words(row.image) if row.image.description else ""
             about = sentences(about, tr("Shows the picture"))
             return Control(key, roles.Button, row.words, row.area, use, about)
-        return Control(key, roles.Button, row.words, row.area, use, expanded=not row.folded)
+        return Control(key, roles.Button, words, row.area, use, expanded=not row.folded)
 
     def _in_part(self, index: int, number: int, part: PlacedBlock) -> list[Control]:
         """The links and buttons of a block."""

@@ -204,15 +204,15 @@ class MessageView:
         found: list[Row] = []
         for number, y in self._row_ys.items():
             section = self.sections[number]
+            if section.call is not None:
+                found.append(self.cards.row(number, self._row_x, self._row_width))
+                continue
             words = self._row_words(number)
             folded = number not in self.unfolded
             if section.image is not None:
                 area = self._thumbnail_area(number)
                 row = Row(number, section.kind, words, area, folded, False, image=section.image)
                 found.append(row)
-                continue
-            if section.call is not None:
-                found.append(self.cards.row(number, self._row_x, self._row_width))
                 continue
             width = QFontMetricsF(self._style.note).horizontalAdvance(words) + ROW_TEXT + 20
             wide = min(max(width, 220.0), self._row_width + 16)
@@ -231,6 +231,8 @@ class MessageView:
 
     def _row_words(self, number: int) -> str:
         section = self.sections[number]
+        if section.call is not None:
+            return section.call.words
         if section.kind is Kind.PASSAGES and self.left_out:
             return tr("{words} · {more}", words=section.words, more=tr("no longer read"))
         if section.kind is not Kind.THOUGHT:

@@ -157,7 +157,7 @@ def sections_before(
     run: list[Part] = []
     for part in (*parts, None):
         if run and (isinstance(part, ThoughtPart) or not isinstance(part, TextPart)):
-            made += reply_sections(read_reply(prompt_text(run), cites, last=True))
+            made += _read_run(prompt_text(run), cites)
             run.clear()
         match part:
             case TextPart() | ThoughtPart():
@@ -180,6 +180,12 @@ def sections_before(
             case _:
                 made += _row_sections(part)
     return made
+
+
+@lru_cache(_MOST_SECTIONS)
+def _read_run(text: str, cites: frozenset[int]) -> tuple[Section, ...]:
+    """Parse a text to which nothing is added: the answer goes on with calls of tools behind it."""
+    return tuple(reply_sections(read_reply(text, cites, last=True)))
 
 
 def read_reply(text: str, cites: frozenset[int], *, last: bool) -> Reply:
@@ -294,13 +300,14 @@ def _table_sections(part: TablePart) -> list[Section]:
     ]
 
 
+@lru_cache(_MOST_SECTIONS)
 def call_section(call: ShownCall) -> Section:
-    """A call of a tool, whose row is its card."""
+    """A call of a tool, whose row is its card: the same one for an equal call."""
     blocks = call.blocks()
     lines = "\n".join(map(block_text, blocks)).split("\n")
     return Section(
         Kind.TOOL,
-        call.words,
+        call.words if call.look is not CallLook.RUNNING else call.title,
         blocks,
         lambda start, end: "\n".join(lines[start:end]),
         call=call,
