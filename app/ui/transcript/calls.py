@@ -52,7 +52,6 @@ class Calls(QObject):
         self._state: ToolsState | None = None
         self._title: Callable[[int], str] = lambda conversation: ""
         self._edited: dict[Key, str] = {}  # arguments of consents that are not shown now
-        self._before: dict[int, Mapping[str, LiveCall]] = {}  # by message, as last shown
         self._tools: Mapping[str, ToolSpec] = {}
         self._allowed: dict[int, dict[str, Allowed]] = {}
         self._waiting: set[int] = set()  # messages whose output has grown
@@ -104,9 +103,10 @@ class Calls(QObject):
     # --- calls in progress ----------------------------------------------------------------------
 
     def _on_live(self, message: int) -> None:
-        if self._layout.stack.index_of(message) is None:
+        index = self._layout.stack.index_of(message)
+        if index is None:
             return
-        before, now = self._before.get(message, {}), self.known(message).live
+        before, now = self._layout.stack.views[index].calls.live, self.known(message).live
         phases = [{id: live.phase for id, live in each.items()} for each in (before, now)]
         asks = any(live.phase is CallPhase.ASKING for live in now.values())
         if phases[0] == phases[1] and not asks:
@@ -126,9 +126,7 @@ class Calls(QObject):
         index = self._layout.stack.index_of(message)
         if index is None:
             return
-        known = self.known(message)
-        self._before[message] = known.live
-        if self._layout.stack.views[index].set_calls(known):
+        if self._layout.stack.views[index].set_calls(self.known(message)):
             self._changed(index)
         self._layout.message_changed.emit(index)
         self.sync()
