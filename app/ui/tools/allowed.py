@@ -7,11 +7,11 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from app.domain.tool_activity import Grant
 from app.domain.tools import Effect, ToolSpec
-from app.domain.untrusted import on_one_line
 from app.state.chat import State
 from app.state.tools import ToolsState
-from app.system.translation import isolated, tr
+from app.system.translation import tr
 from app.ui.tools.switches import ToolSwitch, ToolSwitches
+from app.ui.tools.words import apart, with_server
 from app.ui.widgets.controls import TextButton, label, section_heading
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.row_list import buttons as button_row
@@ -139,10 +139,10 @@ class AllowedView(QWidget):
         if grant.conversation is None:
             parts.append(tr("in all chats"))
         else:
-            title = isolated(on_one_line(self._chat.title(grant.conversation)))
+            title = apart(self._chat.title(grant.conversation))
             parts.append(tr("in the chat “{title}”", title=title) if title else tr("in one chat"))
         if grant.scope:
-            parts.append(tr("only {scope}", scope=on_one_line(grant.scope)))
+            parts.append(tr("only {scope}", scope=apart(grant.scope)))
         if grant.created:
             parts.append(tr("since {time}", time=moment(grant.created)))
         return " · ".join(parts)
@@ -160,5 +160,4 @@ def _name(grant: Grant, tools: dict[str, ToolSpec]) -> str:
     server, _, name = grant.tool.rpartition("/")
     if tool is not None:
         server, name = tool.server, tool.title or tool.name
-    words = isolated(on_one_line(name))
-    return f"{words} · {isolated(on_one_line(server))}" if server else words
+    return with_server(name, server)

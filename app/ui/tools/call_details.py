@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.domain.tool_activity import ToolActivity
 from app.domain.untrusted import on_one_line, written_out
-from app.system.translation import isolated, tr
+from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, code_font, font
 from app.ui.tools.words import facts, tool_words, whole_arguments
 from app.ui.widgets.controls import (
@@ -99,7 +99,7 @@ class CallDetails(QFrame):
         self.facts.setText(facts(call, is_live=is_live, with_chat=False))
         name = on_one_line(call.title)
         cut = f"{name[:_LONGEST_TITLE]}…" if len(name) > _LONGEST_TITLE else name
-        words = tr("Open the chat “{title}”", title=isolated(cut)) if name else tr("deleted chat")
+        words = tr("Open the chat “{title}”", title=cut) if name else tr("deleted chat")
         self.chat_button.setText(words.replace("&", "&&"))
         self.chat_button.setEnabled(bool(name))
         arguments = whole_arguments(call.arguments)

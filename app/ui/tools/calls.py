@@ -16,7 +16,7 @@ from app.ui.settings.fields import ChoiceButton
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette, shown_palette
 from app.ui.tools.call_details import CallDetails
-from app.ui.tools.words import facts, short_arguments, tool_words
+from app.ui.tools.words import apart, facts, short_arguments, tool_words
 from app.ui.widgets.controls import label
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.tips import plain_tip
@@ -186,7 +186,7 @@ class CallsView(QWidget):
     def _add(self, call: ToolActivity, titles: dict[str, str]) -> None:
         icon, color = _ICONS[call.state]
         about = facts(call, is_live=self._is_live(call))
-        arguments = short_arguments(call.arguments)
+        arguments = apart(short_arguments(call.arguments))
         name = tool_words(call, titles)
         text = f"{name}: {arguments}\n{about}" if arguments else f"{name}\n{about}"
         self.list.add_row(text, call)

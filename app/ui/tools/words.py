@@ -9,6 +9,7 @@ from typing import cast
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.domain.untrusted import on_one_line, written_out
 from app.system.translation import isolated, number, tr
+from app.ui.widgets.direction import has_right_to_left
 from app.ui.widgets.units import moment
 
 _LONGEST = 160  # characters of short arguments
@@ -68,15 +69,25 @@ def allowed_words(allowed: Allowed) -> str:
 
 def tool_words(call: ToolActivity, titles: Mapping[str, str]) -> str:
     """The title of the tool, by its id, and its server."""
-    title = isolated(on_one_line(titles.get(call.tool) or call.name))
-    return f"{title} · {isolated(on_one_line(call.server))}" if call.server else title
+    return with_server(titles.get(call.tool) or call.name, call.server)
+
+
+def with_server(title: str, server: str) -> str:
+    """The title of a tool, and its server if it has one."""
+    return f"{apart(title)} · {apart(server)}" if server else apart(title)
+
+
+def apart(text: str) -> str:
+    """An untrusted text on one line, which does not reorder what is before and after it."""
+    line = on_one_line(text)
+    return f"\u2068{line}\u2069" if has_right_to_left(line) else isolated(line)
 
 
 def facts(call: ToolActivity, *, is_live: bool, with_chat: bool = True) -> str:
     """State, time, chat, consent and seconds of a call, on one line."""
     parts = [state_words(call, is_live=is_live), moment(call.began)]
     if with_chat:
-        parts.append(isolated(on_one_line(call.title)) or tr("deleted chat"))
+        parts.append(apart(call.title) or tr("deleted chat"))
     parts.append(allowed_words(call.allowed))
     if call.seconds:
         parts.append(tr("{seconds} s", seconds=number(call.seconds, 1)))

@@ -113,6 +113,13 @@ def test_texts_of_tools_are_plain_and_hide_nothing(stage: Stage) -> None:
     assert details.result.isReadOnly()
 
 
+def test_texts_from_right_to_left_reorder_nothing_around_them(stage: Stage) -> None:
+    page = opened(stage, (call(1, arguments='{"q": "שלום"}', title="مرحبا"),))
+    name, about = page.calls.list.item(0).text().split("\n")
+    assert name == "Calculator: \u2068q: שלום\u2069"
+    assert "\u2068مرحبا\u2069 · no consent" in about
+
+
 @pytest.mark.parametrize(
     ("text", "short"),
     [
