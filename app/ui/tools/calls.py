@@ -14,7 +14,7 @@ from app.state.tools import ToolsState
 from app.system.translation import sentences, tr, trn
 from app.ui.settings.fields import ChoiceButton
 from app.ui.theme import icons
-from app.ui.theme.palette import Palette, follow_palette, shown_palette
+from app.ui.theme.palette import Palette, follow_palette
 from app.ui.tools.call_details import CallDetails
 from app.ui.tools.words import apart, facts, short_arguments, tool_words
 from app.ui.widgets.controls import label
@@ -48,6 +48,7 @@ class CallsView(QWidget):
         super().__init__()
         self._state = state
         self._calls: list[ToolActivity] = []  # of the rows
+        self._icons: dict[CallState, QIcon] = {}
         self._is_stale = False  # the rows are to be made again
         self._asked = 0  # calls that were asked for
         self.words = label("", "secondary", wraps=True)
@@ -78,8 +79,7 @@ class CallsView(QWidget):
         self._chosen_state = _ALL
         self._lay_out()
         self._connect()
-        self.refresh()
-        follow_palette(self._recolor)
+        follow_palette(self._recolor)  # shows the calls too
 
     def _lay_out(self) -> None:
         line = QHBoxLayout(self._filter)
@@ -184,14 +184,13 @@ class CallsView(QWidget):
         bar.setValue(place)
 
     def _add(self, call: ToolActivity, titles: dict[str, str]) -> None:
-        icon, color = _ICONS[call.state]
         about = facts(call, is_live=self._is_live(call))
         arguments = apart(short_arguments(call.arguments))
         name = tool_words(call, titles)
         text = f"{name}: {arguments}\n{about}" if arguments else f"{name}\n{about}"
         self.list.add_row(text, call)
         item = self.list.item(self.list.count() - 1)
-        item.setIcon(icons.icon(icon, getattr(shown_palette(), color), _ICON))
+        item.setIcon(self._icons[call.state])
         item.setToolTip(plain_tip(text))
 
     @property
@@ -241,6 +240,10 @@ class CallsView(QWidget):
 
     def _recolor(self, palette: Palette) -> None:
         self._icon.setIcon(icons.icon("search", palette.secondary, 16))
+        self._icons = {
+            state: icons.icon(name, getattr(palette, color), _ICON)
+            for state, (name, color) in _ICONS.items()
+        }
         self._is_stale = True  # its icons have the old colours
         self.refresh()
 
