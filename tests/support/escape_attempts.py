@@ -397,7 +397,7 @@ RESOURCES = {
     "a file with holes": (
         "shutil.rmtree('many')\nwith open('holes', 'wb') as file:\n    file.truncate(1 << 40)"
     ),
-    "memory": "try:\n    bytearray(400 << 20)\nexcept MemoryError:\n    raise OSError from None",
+    "memory": "try:\n    bytearray(200 << 20)\nexcept MemoryError:\n    raise OSError from None",
     "memory in pieces": (
         "pieces = []\n"
         "try:\n"
