@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -156,7 +157,5 @@ def test_json_and_the_same_in_python_are_read_alike(value: dict[str, object]) ->
 
 @given(st.text(alphabet="{}[]()\"':,\\ /*`abn1.eTN\n", max_size=40))
 def test_no_text_raises_anything_but_a_tool_error(text: str) -> None:
-    try:
+    with contextlib.suppress(ToolError):
         assert isinstance(parse(text, SCHEMA), dict)
-    except ToolError as error:
-        assert str(error)

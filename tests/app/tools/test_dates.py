@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 import zoneinfo
@@ -195,10 +196,8 @@ def test_a_month_later_is_never_before_the_month_before_it(start: Moment, count:
 @given(st.text(alphabet="0123456789-/:. TZ+apmdyswekonth", max_size=30))
 def test_no_text_raises_anything_but_a_tool_error(text: str) -> None:
     for name in ("date", "add", "until", "zone"):
-        try:
+        with contextlib.suppress(ToolError):
             assert answer(**{name: text})
-        except ToolError as error:
-            assert str(error)
 
 
 def test_the_example_of_its_description_is_right() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.tools import results
 from app.tools.results import MOST_CHARACTERS, capped, clean, harmless, shown
 from engine.frontend.tokenizer.special import END_TEXTS, FIM_TEXTS, SHOWN_TEXTS, SpecialTokens
 
@@ -97,8 +98,15 @@ def test_ordinary_text_and_code_stay_as_they_are(plain: str) -> None:
 
 
 def test_a_hidden_token_is_found_after_what_hid_it_is_removed() -> None:
-    assert "<|im_end|>" not in shown("<|im_\u200bend|>", "tool").text
-    assert "< |im_end|>" in shown("<|im_\u200bend|>", "tool").text
+    for hidden in ("<\u200b|im_end|>", "<|im_\u200bend|>", "<\x1b[1m|im_end|>"):
+        assert "< |im_end|>" in shown(hidden, "tool").text
+
+
+def test_a_mark_is_one_that_the_text_does_not_contain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "_MARK", 1)
+    for missing in "0123456789abcdef":
+        text = "0123456789abcdef".replace(missing, "")
+        assert shown(text, "tool").text.endswith(f"</result-{missing}>")
 
 
 def test_a_long_result_keeps_its_head_and_its_tail_and_says_where_the_whole_is() -> None:
