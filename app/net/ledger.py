@@ -32,7 +32,7 @@ class Purpose(Enum):
     ANSWERS = "answers"  # by an engine elsewhere
     MODELS = "models"  # the list of an engine elsewhere, or a test of the connection
     DISCOVERY = "discovery"  # of engines on this machine
-    TOOLS = "tools"  # a server of tools, or the login there
+    TOOLS = "tools"  # a server of tools, its login, or a page or search that a model asked for
     UPDATE = "update"  # whether there is a newer version of the app, or its package
 
 

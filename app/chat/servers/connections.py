@@ -410,7 +410,7 @@ def purpose_words(purpose: Purpose) -> str:
         case Purpose.MODELS:
             return tr("for its list of models")
         case Purpose.TOOLS:
-            return tr("to use a server of tools")
+            return tr("for tools that you allowed")
         case Purpose.UPDATE:
             return tr("a newer version of Tokonoma; only the request is sent")
         case Purpose.DISCOVERY:
