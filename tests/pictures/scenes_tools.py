@@ -34,7 +34,7 @@ def _paths(stage: Stage) -> None:
     flush()
 
 
-def tools_panel(stage: Stage) -> None:
+def _panel(stage: Stage) -> None:
     """Four are on."""
     ready(stage)
     stage.states.tools.set_rows(ROWS, "")
@@ -45,7 +45,7 @@ def tools_panel(stage: Stage) -> None:
 
 def tools_panel_files(stage: Stage) -> None:
     """The files and folders below them."""
-    tools_panel(stage)
+    _panel(stage)
     content = stage.window.panel.content
     content.area.ensureWidgetVisible(content.tools.servers_button, 0, 24)
     flush()
@@ -54,7 +54,7 @@ def tools_panel_files(stage: Stage) -> None:
 def tools_panel_reason(stage: Stage) -> None:
     """The model cannot use tools; the window is narrow."""
     stage.window.resize(420, 680)
-    tools_panel(stage)
+    _panel(stage)
     stage.states.tools.set_rows(ROWS, "This model was not trained to use tools.")
     flush()
 
@@ -67,13 +67,6 @@ def tools_panel_many(stage: Stage) -> None:
     open_panel(stage, "tools")
 
 
-def tools_button(stage: Stage) -> None:
-    """How many are on, beside the message field."""
-    ready(stage)
-    stage.states.tools.set_rows(ROWS, "")
-    stage.controller.chat_settings.change_shown(_ON)
-
-
 def tools_settings(stage: Stage) -> None:
     """The settings of tools, with a service that needs a key."""
     ready(stage)
@@ -81,14 +74,6 @@ def tools_settings(stage: Stage) -> None:
     page = stage.window.preferences.open()
     page.tools.show_key("brave", kept=True)
     _scroll(page)
-
-
-def tools_settings_narrow(stage: Stage) -> None:
-    """In a narrow window, with an address."""
-    stage.window.resize(420, 680)
-    ready(stage)
-    stage.controller.change_settings(search_provider="searxng")
-    _scroll(stage.window.preferences.open())
 
 
 def _scroll(page: Preferences) -> None:
@@ -129,11 +114,6 @@ def _activity(stage: Stage) -> ActivityPage:
     return page
 
 
-def activity(stage: Stage) -> None:
-    """Every call."""
-    _activity(stage)
-
-
 def activity_open(stage: Stage) -> None:
     """One call in full."""
     page = _activity(stage)
@@ -151,19 +131,6 @@ def activity_narrow(stage: Stage) -> None:
     flush()
 
 
-def activity_small(stage: Stage) -> None:
-    """The list in a narrow window."""
-    stage.window.resize(420, 640)
-    _activity(stage)
-
-
-def activity_empty(stage: Stage) -> None:
-    """No call yet."""
-    ready(stage)
-    stage.window.activity.open()
-    flush()
-
-
 def activity_allowed(stage: Stage) -> None:
     """What was allowed."""
     page = _activity(stage)
@@ -178,29 +145,15 @@ def activity_allowed(stage: Stage) -> None:
     flush()
 
 
-def activity_allowed_none(stage: Stage) -> None:
-    """Nothing was allowed; the window is narrow."""
-    stage.window.resize(420, 480)
-    _activity(stage).show_allowed()
-    flush()
-
-
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
-        tools_panel,
         tools_panel_files,
         tools_panel_reason,
         tools_panel_many,
-        tools_button,
         tools_settings,
-        tools_settings_narrow,
-        activity,
         activity_open,
         activity_narrow,
-        activity_small,
-        activity_empty,
         activity_allowed,
-        activity_allowed_none,
     )
 }

@@ -127,6 +127,8 @@ HIGH_CONTRAST = (
     "updates_newer",
     "tools_open",
     "tools_asking_long",
+    "tools_panel_files",
+    "activity_open",
 )
 SCALED = ("empty", "long_answer", "picker", "panel_set", "connections_busy", "remote_answer")
 

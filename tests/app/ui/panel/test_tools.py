@@ -2,19 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QFileDialog, QLabel
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
+from pytestqt.qtbot import QtBot
 
+from app.chat.settings.tool_paths import ToolPaths
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, ChatSettings
-from app.state.tools import ToolRow
+from app.state.chat_settings import ShownSettings
+from app.state.tools import PathKind, ToolRow, ToolsState
+from app.system.worker import BackgroundWorker
 from app.ui.panel.tools import ToolsSection
 from app.ui.presets.words import part_words
+from app.ui.theme.theme import Theme
 from fakes import MODEL
-from stage import Stage, flush
+from stage import Stage, flush, until
 from tool_rows import CALCULATE, CLOCK, ISSUES, PYTHON, READ, ROWS, WRITE, many, tool
+
+
+class Panel:
+    """The section without a panel around it, and the settings of a chat that it changes."""
+
+    def __init__(self) -> None:
+        self.settings, self.tools = NO_SETTINGS, ToolsState()
+        self.section = ToolsSection(self.tools)
+        self.section.edited.connect(self._edit)
+        self.section.resize(336, 900)
+
+    def _edit(self, values: dict[str, Any]) -> None:
+        self.show(replace(self.settings, **values))
+
+    def show(self, settings: ChatSettings) -> None:
+        """Show these settings, as the panel does."""
+        self.settings = settings
+        self.section.show_settings(ShownSettings(settings))
+        self.section.show_changed(settings != NO_SETTINGS)
+
+
+@pytest.fixture
+def panel(qtbot: QtBot, qapp: QApplication) -> Iterator[Panel]:
+    theme, made = Theme(qapp, "light"), Panel()
+    qtbot.addWidget(made.section)
+    made.tools.set_rows(ROWS, "")
+    made.section.show()
+    yield made
+    made.section.close()
+    for each in (theme, made.tools):
+        each.deleteLater()
+    flush()
+
+
+@pytest.fixture
+def section(panel: Panel) -> ToolsSection:
+    return panel.section
 
 
 def settings(stage: Stage) -> ChatSettings:
@@ -22,7 +66,8 @@ def settings(stage: Stage) -> ChatSettings:
 
 
 @pytest.fixture
-def section(stage: Stage) -> ToolsSection:
+def in_window(stage: Stage) -> ToolsSection:
+    """The section in the panel of the window."""
     stage.ready(MODEL)
     stage.states.tools.set_rows(ROWS, "")
     stage.window.activateWindow()
@@ -40,17 +85,19 @@ def words(section: ToolsSection) -> list[str]:
 
 
 def test_a_switch_puts_a_tool_into_the_settings_of_the_chat(
-    stage: Stage, section: ToolsSection
+    stage: Stage, in_window: ToolsSection
 ) -> None:
-    assert section.total.isHidden()
-    section.switches.rows[CALCULATE.id].switch.click()
-    section.switches.rows[CLOCK.id].switch.click()
+    assert in_window.total.isHidden()
+    in_window.switches.rows[CALCULATE.id].switch.click()
+    in_window.switches.rows[CLOCK.id].switch.click()
     assert settings(stage).tools == (CALCULATE.id, CLOCK.id)
-    assert section.total.text() == "2 tools are on. They take ≈ 197 tokens of each prompt."
-    assert "Changed in this chat" in (section.switches.rows[READ.id].switch.accessibleDescription())
-    section.switches.rows[CALCULATE.id].switch.click()
+    assert in_window.total.text() == "2 tools are on. They take ≈ 197 tokens of each prompt."
+    assert "Changed in this chat" in (
+        in_window.switches.rows[READ.id].switch.accessibleDescription()
+    )
+    in_window.switches.rows[CALCULATE.id].switch.click()
     assert settings(stage).tools == (CLOCK.id,)
-    section.reset.click()
+    in_window.reset.click()
     assert settings(stage) == NO_SETTINGS
     stage.window.panel.content.undo_button.click()
     assert settings(stage).tools == (CLOCK.id,)
@@ -75,68 +122,68 @@ def test_tools_are_below_their_servers_with_a_line_and_what_they_cost(
 
 
 def test_without_servers_no_heading_says_that_tools_are_built_in(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
-    stage.states.tools.set_rows(ROWS[:2], "")
+    panel.tools.set_rows(ROWS[:2], "")
     assert words(section)[0] == "Calculator"
     assert section.paths.servers.isHidden()
 
 
 def test_a_tool_with_a_problem_is_greyed_with_the_reason(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
     row = section.switches.rows[PYTHON.id]
     assert not row.switch.isEnabled()
     assert row.problem.text() == PYTHON.problem
     assert row.problem.isVisible()
     assert row.about.isHidden()
-    stage.controller.chat_settings.change_shown(ChatSettings(tools=(PYTHON.id,)))
+    panel.show(ChatSettings(tools=(PYTHON.id,)))
     assert section.total.isHidden()  # it is not offered to the model
     row.switch.click()  # but can be switched off
-    assert settings(stage).tools == ()
+    assert panel.settings.tools == ()
     assert not row.switch.isEnabled()
 
 
 def test_a_model_that_cannot_use_tools_greys_all_of_them_with_the_reason(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
     reason = "This model was not trained to use tools."
-    stage.states.tools.set_rows(ROWS, reason)
+    panel.tools.set_rows(ROWS, reason)
     assert section.words.text() == reason
     assert not any(row.switch.isEnabled() for row in section.switches.rows.values())
     assert not section.paths.file_button.isEnabled()
     assert section.activity_button.isEnabled()
-    stage.states.tools.set_rows(ROWS, "")
+    panel.tools.set_rows(ROWS, "")
     assert section.switches.rows[CALCULATE.id].switch.isEnabled()
     assert "by itself" in section.words.text()
 
 
 def test_with_a_format_the_section_says_that_tools_are_not_used(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
     on = ChatSettings(tools=(CALCULATE.id,))
-    stage.controller.chat_settings.change_shown(on.with_format(AnswerFormat.JSON))
+    panel.show(on.with_format(AnswerFormat.JSON))
     assert section.words.text() == "Tools are not used while answers have a format."
-    stage.controller.chat_settings.change_shown(on)
+    panel.show(on)
     assert "format" not in section.words.text()
 
 
-def test_a_tool_that_is_gone_can_be_switched_off(stage: Stage, section: ToolsSection) -> None:
-    stage.controller.chat_settings.change_shown(ChatSettings(tools=("old/find", CLOCK.id)))
+def test_a_tool_that_is_gone_can_be_switched_off(panel: Panel, section: ToolsSection) -> None:
+    panel.show(ChatSettings(tools=("old/find", CLOCK.id)))
     row = section.switches.rows["old/find"]
     assert (row.title.text(), row.switch.isChecked()) == ("find", True)
     assert "not there now" in row.problem.text()
     assert section.total.text().startswith("1 tool is on.")
     row.switch.click()
-    assert settings(stage).tools == (CLOCK.id,)
+    assert panel.settings.tools == (CLOCK.id,)
     assert "old/find" not in section.switches.rows
 
 
 def test_many_tools_can_be_searched_and_very_many_are_not_all_shown(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
-    stage.controller.chat_settings.change_shown(ChatSettings(tools=("big/do_999",)))
-    stage.states.tools.set_rows((*ROWS, *many(1000)), "")
+    panel.show(ChatSettings(tools=("big/do_999",)))
+    panel.tools.set_rows((*ROWS, *many(1000)), "")
     switches = section.switches
     assert switches.search.isVisible()
     assert len(switches.rows) == 60
@@ -151,13 +198,13 @@ def test_many_tools_can_be_searched_and_very_many_are_not_all_shown(
     switches.search.setText("nothing like it")
     assert not switches.rows
     assert switches.more.text().startswith("No tool has this")
-    stage.states.tools.set_rows(ROWS, "")
+    panel.tools.set_rows(ROWS, "")
     assert len(switches.rows) == len(ROWS)
 
 
-def test_texts_of_a_server_are_shown_as_they_are(stage: Stage, section: ToolsSection) -> None:
+def test_texts_of_a_server_are_shown_as_they_are(panel: Panel, section: ToolsSection) -> None:
     evil = tool("x/y", "<b>Good\u202e</b>\nnews", "<img src='a'>\u200bRun\nit", server="x<i>")
-    stage.states.tools.set_rows([ToolRow(evil)], "")
+    panel.tools.set_rows([ToolRow(evil)], "")
     row = section.switches.rows["x/y"]
     assert row.title.text() == "<b>Good\\u202e</b> news"
     assert row.about.text() == "<img src='a'>\\u200bRun it"
@@ -166,24 +213,24 @@ def test_texts_of_a_server_are_shown_as_they_are(stage: Stage, section: ToolsSec
 
 
 def test_the_focus_stays_at_a_switch_when_other_tools_come(
-    stage: Stage, section: ToolsSection
+    panel: Panel, section: ToolsSection
 ) -> None:
     section.switches.rows[ISSUES.id].switch.setFocus()
-    stage.states.tools.set_rows((*many(2, "a"), *ROWS), "")
+    panel.tools.set_rows((*many(2, "a"), *ROWS), "")
     flush()
-    assert stage.window.focusWidget() is section.switches.rows[ISSUES.id].switch
+    assert section.focusWidget() is section.switches.rows[ISSUES.id].switch
 
 
 # --- files and folders ----------------------------------------------------------------------------
 
 
 def test_files_and_folders_are_added_made_writable_and_removed(
-    stage: Stage, section: ToolsSection, tmp_path: Path
+    stage: Stage, in_window: ToolsSection, tmp_path: Path
 ) -> None:
     file, folder = tmp_path / "notes.txt", tmp_path / "Work"
     file.write_text("x", encoding="utf-8")
     folder.mkdir()
-    paths = section.paths
+    paths = in_window.paths
     assert paths.none.isVisible()
     paths.add([file, file], folder=False)
     paths.add([folder], folder=True)
@@ -203,41 +250,45 @@ def test_files_and_folders_are_added_made_writable_and_removed(
 
 
 def test_a_path_that_is_not_there_any_more_is_said_so(
-    stage: Stage, section: ToolsSection, tmp_path: Path
+    stage: Stage, in_window: ToolsSection, tmp_path: Path
 ) -> None:
     folder = tmp_path / "Work"
     folder.mkdir()
-    section.paths.add([folder], folder=True)
+    in_window.paths.add([folder], folder=True)
     stage.wait_until_idle()
-    assert section.paths.rows[folder].gone.isHidden()
+    assert in_window.paths.rows[folder].gone.isHidden()
     stage.window.panel.close_panel()
     folder.rmdir()
     stage.window.open_panel("tools")
     stage.wait_until_idle()
-    row = section.paths.rows[folder]
+    row = in_window.paths.rows[folder]
     assert row.gone.isVisible()
     assert row.gone.text() == "It is not there any more."
     assert not row.switch.isVisible()
 
 
-def test_a_path_that_no_system_can_have_is_gone(stage: Stage, section: ToolsSection) -> None:
-    odd = Path("a\x00b" * 3000)
-    stage.controller.chat_settings.change_shown(ChatSettings(readable=(odd,)))
-    stage.wait_until_idle()
+def test_a_path_that_no_system_can_have_is_gone(
+    panel: Panel, section: ToolsSection, qapp: QApplication
+) -> None:
+    odd, files = Path("a\x00b" * 3000), BackgroundWorker("files")
+    section.paths_wanted.connect(ToolPaths(panel.tools, files, files).look)
+    panel.show(ChatSettings(readable=(odd,)))
+    until(lambda: panel.tools.paths == {odd: PathKind.GONE})
+    files.close()
     assert section.paths.rows[odd].gone.isVisible()
     assert "\x00" not in section.paths.rows[odd].title.text()
 
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_dialog_asks_for_what_is_added(
-    stage: Stage, section: ToolsSection, tmp_path: Path, folder: bool
+    panel: Panel, section: ToolsSection, tmp_path: Path, folder: bool
 ) -> None:
     paths = section.paths
     (paths.folder_button if folder else paths.file_button).click()
-    (dialog,) = stage.window.findChildren(QFileDialog)
+    (dialog,) = section.findChildren(QFileDialog)
     assert dialog.windowTitle() == ("Add a folder" if folder else "Add files")
     dialog.filesSelected.emit([str(tmp_path)])
-    assert settings(stage).readable == (tmp_path,)
+    assert panel.settings.readable == (tmp_path,)
     dialog.close()
 
 
@@ -245,7 +296,7 @@ def test_a_dialog_asks_for_what_is_added(
 
 
 def test_the_composer_says_how_many_tools_are_on_and_opens_the_panel_there(
-    stage: Stage, section: ToolsSection
+    stage: Stage, in_window: ToolsSection
 ) -> None:
     button = stage.window.composer.tools_button
     assert not button.isVisible()
@@ -259,7 +310,7 @@ def test_the_composer_says_how_many_tools_are_on_and_opens_the_panel_there(
     button.click()
     flush()
     assert stage.window.panel.is_open
-    assert stage.window.focusWidget() is section
+    assert stage.window.focusWidget() is in_window
     stage.controller.chat_settings.change_shown(on.with_format(AnswerFormat.JSON))
     assert button.accessibleName() == (
         "2 tools are on. Tools are not used while answers have a format."

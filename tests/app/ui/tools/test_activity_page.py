@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog
+from pytestqt.qtbot import QtBot
 
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.domain.tools import Effect
-from app.state.tools import CallPhase, LiveCall
+from app.state.chat import State
+from app.state.tools import CallPhase, LiveCall, ToolsState
+from app.ui.theme.theme import Theme
 from app.ui.tools.page import ActivityPage
 from app.ui.tools.words import short_arguments
 from fakes import MODEL
@@ -33,14 +37,36 @@ def shown(page: ActivityPage) -> list[str]:
     return [rows.item(n).text().split("\n")[0] for n in range(rows.count())]
 
 
-def opened(stage: Stage, calls: tuple[ToolActivity, ...] = CALLS, count: int = 0) -> ActivityPage:
-    stage.ready(MODEL)
-    stage.states.tools.set_rows(ROWS, "")
-    stage.states.tools.set_activity(calls, max(count, len(calls)))
-    stage.window.activateWindow()
-    page = stage.window.activity.open()
+@dataclass
+class Window:
+    """The page without a window around it, and the states that it shows."""
+
+    chat: State
+    tools: ToolsState
+    page: ActivityPage
+
+
+@pytest.fixture
+def window(qtbot: QtBot, qapp: QApplication) -> Iterator[Window]:
+    theme, chat, tools = Theme(qapp, "light"), State(), ToolsState()
+    tools.set_rows(ROWS, "")
+    page = ActivityPage(chat, tools)
+    qtbot.addWidget(page)
+    page.resize(816, 712)
+    yield Window(chat, tools, page)
+    page.close()
+    for each in (theme, chat, tools):
+        each.deleteLater()
     flush()
-    return page
+
+
+def opened(window: Window, calls: tuple[ToolActivity, ...] = CALLS, count: int = 0) -> ActivityPage:
+    window.tools.set_activity(calls, max(count, len(calls)))
+    window.page.show()
+    window.page.activateWindow()
+    window.page.first.setFocus()
+    flush()
+    return window.page
 
 
 def filtered(page: ActivityPage, text: str, state: str = "all") -> list[str]:
@@ -49,8 +75,8 @@ def filtered(page: ActivityPage, text: str, state: str = "all") -> list[str]:
     return shown(page)
 
 
-def test_every_call_says_what_was_called_when_where_and_who_allowed_it(stage: Stage) -> None:
-    page = opened(stage)
+def test_every_call_says_what_was_called_when_where_and_who_allowed_it(window: Window) -> None:
+    page = opened(window)
     rows = page.calls.list
     assert shown(page) == [
         "Write a file: path: a.txt",
@@ -69,8 +95,8 @@ def test_every_call_says_what_was_called_when_where_and_who_allowed_it(stage: St
     assert page.calls.words.text().startswith("4 calls so far.")
 
 
-def test_a_click_opens_a_call_in_full_and_its_chat(stage: Stage) -> None:
-    page = opened(stage)
+def test_a_click_opens_a_call_in_full_and_its_chat(window: Window) -> None:
+    page = opened(window)
     details, chats = page.calls.details, list[tuple[object, object]]()
     page.calls.chat_requested.connect(lambda *ids: chats.append(ids))
     assert details.isHidden()
@@ -93,12 +119,12 @@ def test_a_click_opens_a_call_in_full_and_its_chat(stage: Stage) -> None:
     assert details.isVisible()
 
 
-def test_texts_of_tools_are_plain_and_hide_nothing(stage: Stage) -> None:
+def test_texts_of_tools_are_plain_and_hide_nothing(window: Window) -> None:
     evil = call(
         5, ISSUES, arguments='{"q": "<b>\\u202egnp.exe\\u0007"}', result="<img src=x>\x1b[31m\u2066",
         title="a\u202eb & c",
     )  # fmt: skip
-    page = opened(stage, (replace(evil, tool="", name="do_\u200bit", server="<i>\n"),))
+    page = opened(window, (replace(evil, tool="", name="do_\u200bit", server="<i>\n"),))
     item = page.calls.list.item(0)
     assert item.text().startswith("do_\\u200bit · <i>: q: <b>\\u202egnp.exe\\u0007\n")
     assert "a\\u202eb & c" in item.text()
@@ -113,8 +139,8 @@ def test_texts_of_tools_are_plain_and_hide_nothing(stage: Stage) -> None:
     assert details.result.isReadOnly()
 
 
-def test_texts_from_right_to_left_reorder_nothing_around_them(stage: Stage) -> None:
-    page = opened(stage, (call(1, arguments='{"q": "שלום"}', title="مرحبا"),))
+def test_texts_from_right_to_left_reorder_nothing_around_them(window: Window) -> None:
+    page = opened(window, (call(1, arguments='{"q": "שלום"}', title="مرحبا"),))
     name, about = page.calls.list.item(0).text().split("\n")
     assert name == "Calculator: \u2068q: שלום\u2069"
     assert "\u2068مرحبا\u2069 · no consent" in about
@@ -136,8 +162,8 @@ def test_any_arguments_have_a_short_form(text: str, short: str) -> None:
     assert short_arguments(text) == short
 
 
-def test_calls_are_found_by_their_texts_and_states(stage: Stage) -> None:
-    page = opened(stage)
+def test_calls_are_found_by_their_texts_and_states(window: Window) -> None:
+    page = opened(window)
     assert filtered(page, "MILK read") == ["Read a file: path: notes.txt"]
     assert filtered(page, "tracker") == ["List issues · tracker: project: 7"]
     assert filtered(page, "money calc") == ["Calculator: expression: 2384 * 0.175"]
@@ -151,24 +177,24 @@ def test_calls_are_found_by_their_texts_and_states(stage: Stage) -> None:
     until(lambda: len(shown(page)) == 1)  # after a pause in typing
 
 
-def test_without_a_call_the_page_says_so(stage: Stage) -> None:
-    page = opened(stage, ())
+def test_without_a_call_the_page_says_so(window: Window) -> None:
+    page = opened(window, ())
     assert page.calls.nothing.text() == "No tool was called yet."
     assert page.calls.nothing.isVisible()
     assert not page.calls.search.isVisible()
     assert not page.export_button.isEnabled()
-    stage.states.tools.set_activity(CALLS, 4)
+    window.tools.set_activity(CALLS, 4)
     flush()
     assert page.calls.list.isVisible()
     assert not page.calls.nothing.isVisible()
     assert page.export_button.isEnabled()
 
 
-def test_more_calls_are_asked_for_when_the_end_is_near(stage: Stage) -> None:
+def test_more_calls_are_asked_for_when_the_end_is_near(window: Window) -> None:
     asked: list[int] = []
     everything = tuple(call(n) for n in range(1000, 0, -1))
-    stage.window.activity.made.connect(lambda page: page.calls.more_requested.connect(asked.append))
-    page = opened(stage, everything[:200], 1000)
+    window.page.calls.more_requested.connect(asked.append)
+    page = opened(window, everything[:200], 1000)
     rows = page.calls.list
     assert asked == [200]  # as it was shown
     rows.verticalScrollBar().setValue(rows.verticalScrollBar().maximum())
@@ -176,7 +202,7 @@ def test_more_calls_are_asked_for_when_the_end_is_near(stage: Stage) -> None:
     rows.verticalScrollBar().setValue(rows.verticalScrollBar().maximum() - 1)
     assert asked == [200, 400]  # once
     place = rows.verticalScrollBar().value()
-    stage.states.tools.set_activity(everything[:400], 1000)
+    window.tools.set_activity(everything[:400], 1000)
     flush()
     assert rows.count() == 400
     assert rows.verticalScrollBar().value() == place
@@ -184,52 +210,52 @@ def test_more_calls_are_asked_for_when_the_end_is_near(stage: Stage) -> None:
     filtered(page, "no such call")  # is perhaps among the older ones
     flush()
     assert asked == [200, 400, 600]
-    stage.states.tools.set_activity(everything, 1000)
+    window.tools.set_activity(everything, 1000)
     flush()
     assert asked == [200, 400, 600]
 
 
-def test_a_new_call_moves_neither_what_is_chosen_nor_what_is_seen(stage: Stage) -> None:
-    page = opened(stage, tuple(call(n) for n in range(100, 0, -1)))
+def test_a_new_call_moves_neither_what_is_chosen_nor_what_is_seen(window: Window) -> None:
+    page = opened(window, tuple(call(n) for n in range(100, 0, -1)))
     rows, bar = page.calls.list, page.calls.list.verticalScrollBar()
     rows.setCurrentRow(40)
     page.calls.open_call()
     flush()
     top = rows.itemAt(5, 5).text()
-    stage.states.tools.set_activity(tuple(call(n) for n in range(102, 0, -1)), 102)
+    window.tools.set_activity(tuple(call(n) for n in range(102, 0, -1)), 102)
     flush()
     assert rows.currentRow() == 42
     assert rows.itemAt(5, 5).text() == top
     bar.setValue(0)
-    stage.states.tools.set_activity(tuple(call(n) for n in range(103, 0, -1)), 103)
+    window.tools.set_activity(tuple(call(n) for n in range(103, 0, -1)), 103)
     flush()
     assert bar.value() == 0
     assert page.calls.details.isVisible()
 
 
-def test_a_call_without_a_result_runs_or_was_cut_off(stage: Stage) -> None:
+def test_a_call_without_a_result_runs_or_was_cut_off(window: Window) -> None:
     running = call(9, WRITE, CallState.RUNNING, Allowed.ONCE, result="")
-    page = opened(stage, (running,))
+    page = opened(window, (running,))
     assert "cut off: it may have been carried out" in page.calls.list.item(0).text()
     page.calls.list.setCurrentRow(0)
     page.calls.open_call()
     assert not page.calls.details.result.isVisible()
     live = LiveCall(running.conversation, 7, "call_9", WRITE, "{}", CallPhase.RUNNING)
-    stage.states.tools.set_live(live)
+    window.tools.set_live(live)
     flush()
     assert "running · " in page.calls.list.item(0).text()
     assert page.calls.details.facts.text().startswith("running · ")
-    stage.states.tools.end_live(7, "call_9")
+    window.tools.end_live(7, "call_9")
     flush()
     assert "cut off" in page.calls.list.item(0).text()
 
 
-def test_all_calls_are_exported_to_a_chosen_file(stage: Stage, tmp_path: Path) -> None:
-    page = opened(stage)
+def test_all_calls_are_exported_to_a_chosen_file(window: Window, tmp_path: Path) -> None:
+    page = opened(window)
     paths: list[Path] = []
     page.export_requested.connect(paths.append)
     page.export_button.click()
-    (dialog,) = stage.window.findChildren(QFileDialog)
+    (dialog,) = page.findChildren(QFileDialog)
     assert dialog.defaultSuffix() == "json"
     dialog.filesSelected.emit([str(tmp_path / "calls.json")])
     assert paths == [tmp_path / "calls.json"]
@@ -243,9 +269,9 @@ def test_the_panel_opens_the_page(stage: Stage) -> None:
     assert stage.window.shown_page is stage.window.activity.page
 
 
-def test_in_a_low_window_an_open_call_takes_the_place_of_the_list(stage: Stage) -> None:
-    page = opened(stage)
-    stage.window.resize(420, 360)
+def test_in_a_low_window_an_open_call_takes_the_place_of_the_list(window: Window) -> None:
+    page = opened(window)
+    page.resize(420, 312)
     page.calls.list.setCurrentRow(0)
     page.calls.open_call()
     flush()
@@ -259,11 +285,11 @@ def test_in_a_low_window_an_open_call_takes_the_place_of_the_list(stage: Stage) 
 # --- what was allowed -----------------------------------------------------------------------------
 
 
-def test_what_was_allowed_is_listed_and_revoked(stage: Stage) -> None:
-    page = opened(stage)
+def test_what_was_allowed_is_listed_and_revoked(window: Window) -> None:
+    page = opened(window)
     grants = (grant(ISSUES, scope="example.org"), grant(READ, conversation=5), grant(WRITE))
     changed = replace(grants[2], digest="of another description")
-    stage.states.tools.set_grants((*grants[:2], changed), frozenset())
+    window.tools.set_grants((*grants[:2], changed), frozenset())
     page.show_allowed()
     flush()
     rows = page.allowed.list
@@ -283,13 +309,13 @@ def test_what_was_allowed_is_listed_and_revoked(stage: Stage) -> None:
     assert revoked == list(grants[:2])
     page.allowed.revoke_all_button.click()
     assert all_of_them == [True]
-    stage.states.tools.set_grants((), frozenset())
+    window.tools.set_grants((), frozenset())
     assert rows.isHidden()
     assert page.allowed.words.text().startswith("Nothing: you are asked about every call")
 
 
-def test_only_tools_that_write_can_be_set_to_be_allowed_always(stage: Stage) -> None:
-    page = opened(stage)
+def test_only_tools_that_write_can_be_set_to_be_allowed_always(window: Window) -> None:
+    page = opened(window)
     page.show_allowed()
     writing = [each.id for each in (*BUILT_IN, ISSUES) if Effect.WRITES in each.effects]
     switches = page.allowed.switches
@@ -300,17 +326,17 @@ def test_only_tools_that_write_can_be_set_to_be_allowed_always(stage: Stage) -> 
     page.allowed.may_always_changed.connect(lambda *values: wanted.append(values))
     row.switch.click()
     assert wanted == [(WRITE.id, True)]
-    stage.states.tools.set_grants((), frozenset({WRITE.id}))
+    window.tools.set_grants((), frozenset({WRITE.id}))
     assert row.switch.isChecked()
-    stage.states.tools.set_rows(ROWS[:1], "")
+    window.tools.set_rows(ROWS[:1], "")
     assert not switches.rows
     assert page.allowed.writing_words.text() == "There is no tool that writes."
 
 
-def test_the_first_to_have_the_focus_is_what_can_be_used(stage: Stage) -> None:
-    page = opened(stage)
+def test_the_first_to_have_the_focus_is_what_can_be_used(window: Window) -> None:
+    page = opened(window)
     assert page.calls.list.hasFocus()
     page.show_allowed()
     assert page.first is page.allowed.switches.rows[WRITE.id].switch
-    stage.states.tools.set_grants((grant(CALCULATE),), frozenset())
+    window.tools.set_grants((grant(CALCULATE),), frozenset())
     assert page.first is page.allowed.list
