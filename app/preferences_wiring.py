@@ -9,6 +9,7 @@ from app.library.gpu_support import GPUSupportController
 from app.state.chat import ModelPhase
 from app.system import restart
 from app.system.file_manager import show_in_folder
+from app.tool_wiring import connect_settings
 from app.transfer_dialogs import connect_storage
 from app.ui.theme.theme import Theme
 from app.ui.widgets.links import open_link
@@ -54,6 +55,7 @@ def connect_preferences(
     page.folder_requested.connect(show_in_folder)
     connect_storage(page, window, controller)
     connect_gpu(page.gpu, window, controller.gpu_support)
+    connect_settings(page.tools, window, controller)
     connect_updates(page, window, controller)
     page.reload_requested.connect(controller.model_use.reload)
     page.given_up.connect(controller.reset_sampling)

@@ -34,6 +34,7 @@ from app.system.awake import Awake
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.system.windows_shell import taskbar_button
+from app.tool_wiring import connect_calls, connect_section
 from app.transfer_dialogs import connect_transfer, export_all
 from app.ui.comparison.values import default_choices
 from app.ui.file_dialogs import choose_place
@@ -207,11 +208,10 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
         content.adapters.compare_requested.connect(compare_last)
         content.model.elsewhere_requested.connect(window.open_engines)
         content.documents.manage_requested.connect(window.collections.open)
-        content.tools.paths_wanted.connect(controller.tool_paths.look)
-        window.panel.opened.connect(content.tools.look)
-        content.tools.activity_requested.connect(window.activity.open)
+        connect_section(content.tools, window, controller)
         connect_adapters(content.adapters, controller.adapters)
 
+    connect_calls(window, controller)
     window.panel.made.connect(wire_panel)
     window.panel.opened.connect(controller.adapters.find_missing)
     window.panel.changed.connect(controller.chat_settings.change_shown)

@@ -98,7 +98,6 @@ from app.system.file_manager import show_in_folder
 from app.system.speech import Speech
 from app.system.translation import tr
 from app.system.worker import BackgroundWorker
-from app.tools.joined import JoinedTools
 from engine import (
     DevicesFound,
     Event,
@@ -182,8 +181,9 @@ class Controller(QObject):
         )  # fmt: skip
         self.retrieval = Retrieval(state, store_queue, self.edit, self.continue_answer)
         self.tools: Tools = Tools(
-            state, states.tools, store_queue, self._engine, blobs, tool_source or (lambda: JoinedTools(())),
-            self.engines.capabilities, self._own_files, self.report, self,
+            state, states.tools, store_queue, self._engine, blobs, self.retrieval,
+            lambda: self.settings, self.engines.capabilities, self._own_files,
+            extractor or default_extractor, self.report, self, source=tool_source,
         )  # fmt: skip
         self._answers = Answers(
             state,
@@ -200,6 +200,7 @@ class Controller(QObject):
             began=lambda conversation: self.chat_models.on_answer(conversation),
             reached=self._on_reached,
             tools=self.tools.calls,
+            most_rounds=lambda: self.settings.tool_rounds,
         )
         states.adapters.request_finished.connect(self._answers.start_next)
         self.library = Library(state, states.library, settings, user_files, self)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from app.domain.parts import CallEnd, Part, Parts, ToolCallPart, ToolResultPart
+from app.domain.parts import (
+    CallEnd,
+    Part,
+    Parts,
+    ToolCallPart,
+    ToolResultPart,
+    without_error,
+)
 
 _NO_RESULT = "There is no result: the call was interrupted."
 _STOPPED = CallEnd.STOPPED.value
@@ -24,6 +31,17 @@ def without_open_calls(parts: Iterable[Part]) -> Parts:
     parts = tuple(parts)
     left_out = open_calls(parts)
     return tuple(part for part in parts if part not in left_out)
+
+
+def parts_before(parts: Parts, call: str) -> Parts:
+    """The parts before the round of a call."""
+    parts = without_error(parts)
+    ids = [part.call if isinstance(part, ToolCallPart) else None for part in parts]
+    at = ids.index(call) if call in ids else len(parts)
+    ends = [n for n in range(at) if isinstance(parts[n], ToolResultPart)]
+    begin = ends[-1] + 1 if ends else 0
+    first = next((n for n in range(begin, at) if ids[n] is not None), at)
+    return parts[:first]
 
 
 def arranged(parts: Iterable[Part]) -> Parts:

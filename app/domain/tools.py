@@ -19,6 +19,10 @@ class Effect(StrEnum):
     RUNS = "runs"  # a program
 
 
+# They read what the user has given to the chat: that was the consent.
+_GIVEN = frozenset(("builtin/read_file", "builtin/list_folder", "builtin/search_documents"))
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as it is offered to a model, and as the user allows it."""
@@ -38,6 +42,11 @@ class ToolSpec:
         """SHA-256 of what the user allows: where it comes from, name, description and schema."""
         shown = "\0".join((self.origin, self.id, self.name, self.description, self.schema))
         return hashlib.sha256(shown.encode("utf-8", "replace")).hexdigest()
+
+    @property
+    def is_given(self) -> bool:
+        """Whether no call needs consent: it has no effect, or reads what the chat was given."""
+        return not self.server and (not self.effects or self.id in _GIVEN)
 
 
 def _no_output(_text: str) -> None:

@@ -12,6 +12,7 @@ from app.chat.servers.engine_directory import RemoteDirectory
 from app.chat.servers.network import Outside
 from app.domain.message import Message
 from app.domain.model_ref import Remote
+from app.domain.tools import ToolSource
 from app.engines.remote.connections import ConnectionStore
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.keys import KeyStore
@@ -33,7 +34,12 @@ class Elsewhere(Stage):
     """The window with one connection; a second one of a folder is the next run of the app."""
 
     def __init__(
-        self, folder: Path, server: Server, qtbot: QtBot, settings: Settings | None = None
+        self,
+        folder: Path,
+        server: Server,
+        qtbot: QtBot,
+        settings: Settings | None = None,
+        tool_source: Callable[[], ToolSource] | None = None,
     ) -> None:
         self.qtbot = qtbot
         store = ConnectionStore(
@@ -47,7 +53,7 @@ class Elsewhere(Stage):
         if not known:
             directory.models(self.connection)
         outside = Outside(None, directory, RemoteEngines(store, gate.allow))
-        super().__init__(folder, settings=settings, outside=outside)
+        super().__init__(folder, settings=settings, outside=outside, tool_source=tool_source)
         self.ref = Remote(self.connection, "big")
 
     def use(self) -> None:

@@ -26,6 +26,7 @@ CALL, VALUE = "<tool_call>", "Paris"  # what begins a call, and its values that 
 ANSWER = ("One", " two", " three.")
 THOUGHTS = ("<think>", "\nI count.\n", "</think>", "\n\n")
 _CUT = "\ue000"  # where a token ends
+_GO_ON = "<go_on>"  # what a prompt ends with behind results
 _HIDDEN = 256
 _SHARPNESS = 20  # of logits: no temperature that clients use draws another token
 _SECOND, _QUOTE = 0.8, 0.5  # of the largest logit
@@ -63,17 +64,32 @@ def _cut(value: Any) -> Any:
             return value
 
 
+def _telling_results(text: str) -> str:
+    """A template that begins an answer behind results otherwise than any other."""
+    begins = "'<|im_start|>assistant\\n'"
+    assert text.count(f"{{{{- {begins} }}}}") == 1
+    behind = f"('{_GO_ON}' if messages[-1].role == 'tool' else '')"
+    return text.replace(f"{{{{- {begins} }}}}", f"{{{{- {begins} ~ {behind} }}}}")
+
+
 def write(
-    path: Path, answer: Sequence[str] = ANSWER, *, thoughts: Sequence[str] = (), context: int = 4096
+    path: Path,
+    answer: Sequence[str] = ANSWER,
+    *,
+    thoughts: Sequence[str] = (),
+    context: int = 4096,
+    after: Sequence[str] = (),
 ) -> Path:
     """Write a model that thinks `thoughts`, where it may, writes `answer` and ends.
 
-    Where it must call a tool, it does so after the answer.
+    Where it must call a tool, it does so after the answer. Behind results of tools it writes
+    `after`, if that is given, and no thoughts.
     """
     words = tiny.bpe("llama")
     tokens = list(words["tokenizer.ggml.tokens"])
     kinds = list(words["tokenizer.ggml.token_type"])
-    new = list(dict.fromkeys([*THOUGHTS, CALL, "</tool_call>", VALUE, *answer]))
+    go_on = [_GO_ON] if after else []
+    new = list(dict.fromkeys([*THOUGHTS, CALL, "</tool_call>", VALUE, *answer, *after, *go_on]))
     tokens += new
     kinds += [tiny.USER_DEFINED] * len(new)
     tiny.write(
@@ -81,7 +97,7 @@ def write(
         layers=1,
         hidden=_HIDDEN,
         context=context,
-        template=template(),
+        template=_telling_results(template()) if after else template(),
         vocabulary=len(tokens),
         metadata={"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": kinds},
     )
@@ -109,6 +125,8 @@ def write(
     chain |= {last(False): steps[0], quote: value, value: quote, call_end: end}
     full = [last(True), *ids(thoughts), steps[0]]
     chain |= dict(itertools.pairwise(full))
+    if after:
+        chain |= dict(itertools.pairwise([*ids((_GO_ON, *after)), end]))
     tensors = {one.name: one.data for one in GGUFReader(path, "r+").tensors}
     tensors["blk.0.attn_output.weight"][:] = 0
     tensors["blk.0.ffn_down.weight"][:] = 0

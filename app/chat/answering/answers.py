@@ -164,6 +164,7 @@ class Answers:
         self._state.set_queued(message.id, message.conversation)
         self._find_passages(job)
         self._carry_out(job)
+        job.rounds = int(job.calling)  # it goes on with calls that had no result
         self._state.touch(message.conversation)
         if self._state.model.phase is ModelPhase.NONE and self._model(job) is None:
             self._want_model(None)

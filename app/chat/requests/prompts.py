@@ -258,10 +258,17 @@ def prompt_messages(
 
 def _sent(parts: Parts) -> Parts:
     """Parts for an engine elsewhere: results of tools as data that cannot end itself."""
-    return tuple(
-        replace(part, text=result_text(part)) if isinstance(part, ToolResultPart) else part
-        for part in arranged(without_error(parts))
-    )
+
+    def sent(part: Part) -> Part:
+        match part:
+            case ToolResultPart():
+                return replace(part, text=result_text(part))
+            case ToolCallPart():  # servers refuse a chat in which one is no JSON
+                return replace(part, arguments=_an_object(part.arguments))
+            case _:
+                return part
+
+    return tuple(map(sent, arranged(without_error(parts))))
 
 
 def turns_of(

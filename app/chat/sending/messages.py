@@ -29,6 +29,7 @@ from app.domain.parts import (
     without_empty_ends,
 )
 from app.domain.passages import passages_part
+from app.domain.tool_rounds import parts_before
 from app.domain.word_count import word_count
 from app.state.attachments import Editing
 from app.state.chat import State
@@ -128,6 +129,21 @@ class Messages:
             old.conversation, old.parent, Role.ASSISTANT, (), siblings, made, by=model
         )
         self.answer(again, model)
+
+    def answer_from(self, message_id: int, call: str) -> None:
+        """Write an answer again from before a call of a tool on, as a sibling of it."""
+        place, old = self._find(message_id)
+        if (
+            old is None
+            or self._state.busy
+            or old.undecided
+            or self._refuses(old.conversation, None)
+        ):
+            return
+        self._state.cut(old.conversation, place)
+        parts = parts_before(old.parts, call)
+        again = self._add(old.conversation, old.parent, Role.ASSISTANT, parts, old.siblings + 1)
+        self.answer(again)
 
     def edit(self, message_id: int, content: Content) -> bool:
         """Send an edited user message, or keep an edited answer, as a sibling.

@@ -35,7 +35,7 @@ from app.tools.results import MOST_CHARACTERS, capped, clean
 
 _MOST_CALLS = 20  # of one round
 _MOST_OUTPUT = 4_000  # characters that are shown of what a call prints
-_MOST_SECONDS = 660.0  # that any call may take; most tools have a limit of their own
+_MOST_SECONDS = 660.0  # that a call of a server may take whatever it reports
 _FENCE = 300  # characters left for the fence and the note around a result
 _STATES = {
     CallEnd.DENIED: CallState.DENIED,
@@ -97,12 +97,14 @@ class ToolCalls:
         grants: Grants,
         thread: ToolThread,
         blobs: Blobs,
+        seconds: Callable[[], float],
         report: Callable[[Exception], None],
         recorded: Callable[[ToolActivity], None],
     ) -> None:
-        """`report` is called with an unexpected exception, `recorded` with each call that has begun,
-        and again when it has ended.
+        """`seconds` is the time for a call of a built-in tool. `report` is called with an unexpected
+        exception, `recorded` with each call that has begun, and again when it has ended.
         """
+        self._seconds = seconds
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._offered, self._grants, self._thread, self._blobs = offered, grants, thread, blobs
         self._report, self._recorded = report, recorded
@@ -198,6 +200,8 @@ class ToolCalls:
             arguments = parse(part.arguments, tool.schema)
         except ToolError as error:
             return _result(part, CallEnd.REFUSED, str(error))
+        if not _is_object(part.arguments):  # it was read leniently: later prompts have it as JSON
+            part = self._change(made, call, json.dumps(arguments, ensure_ascii=False))
         chat = self._state.settings(made.conversation)
         context = CallContext(made.conversation, chat.readable, chat.writable)
         scope = self._offered.source.scope(tool.id, arguments)
@@ -214,8 +218,9 @@ class ToolCalls:
             except ToolError as error:
                 return _result(part, CallEnd.REFUSED, str(error))
             if edited != arguments:
-                arguments = edited
-                self._edited(made, call, json.dumps(arguments, ensure_ascii=False))
+                arguments, written = edited, part.written or part.arguments
+                text = json.dumps(arguments, ensure_ascii=False)
+                part = self._change(made, call, text, written)
             # The scope is that of the arguments which the user has seen last.
             scope = self._offered.source.scope(tool.id, arguments)
             allowed = self._allow(tool, scope, made.conversation, consent)
@@ -233,7 +238,8 @@ class ToolCalls:
         self._shown.set_live(live)
         began = time.monotonic()
         context = replace(context, output=partial(self._output, made.message, part.call))
-        call.work = self._thread.start(self._carry_out(tool, arguments, context))
+        limit = _MOST_SECONDS if tool.server else self._seconds()  # servers have their own
+        call.work = self._thread.start(self._carry_out(tool, arguments, context, limit))
         try:
             done = await call.work.result()
         except asyncio.CancelledError:
@@ -295,16 +301,17 @@ class ToolCalls:
                 return Allowed.ONCE
 
     async def _carry_out(
-        self, tool: ToolSpec, arguments: dict[str, Any], context: CallContext
+        self, tool: ToolSpec, arguments: dict[str, Any], context: CallContext, limit: float
     ) -> _Done:
         """The call, on the tools' thread; what does not fit into its part is kept in a file."""
         call = self._offered.source.call(tool.id, arguments, context)
         try:
-            outcome = await asyncio.wait_for(call, _MOST_SECONDS)
+            outcome = await asyncio.wait_for(call, limit)
         except ToolError as error:
             outcome = ToolOutcome(str(error), failed=True)
         except TimeoutError:
-            outcome = ToolOutcome("The call took too long and was stopped.", failed=True)
+            words = f"The call took longer than {limit:g} seconds and was stopped."
+            outcome = ToolOutcome(words, failed=True)
         text = clean(outcome.text)
         head, left_out = capped(text, MOST_CHARACTERS - _FENCE)
         if not left_out:
@@ -323,16 +330,14 @@ class ToolCalls:
         known = f"The tools are: {names}." if names else "No tools can be called now."
         return f"There is no tool {clean(name)[:64]!r}. {known}"
 
-    def _edited(self, made: _Round, call: _Call, arguments: str) -> None:
-        """The user has changed the arguments: they are those of the call from now on."""
+    def _change(self, made: _Round, call: _Call, arguments: str, written: str = "") -> ToolCallPart:
+        """Give a call other arguments; `written` are those of the model, if the user changed them."""
         old = call.part
-        call.part = replace(
-            old, arguments=arguments, written=old.written or old.arguments, source=""
-        )
-        made.parts = tuple(call.part if part == old else part for part in made.parts)
-        parts = made.parts
+        call.part = replace(old, arguments=arguments, written=written, source="")
+        made.parts = parts = tuple(call.part if part == old else part for part in made.parts)
         self._store_queue.write(lambda store: store.set_answer_parts(made.message, parts))
         self._show(made)
+        return call.part
 
     def _output(self, message: int, call: str, text: str) -> None:
         """What a call prints, on any thread."""
@@ -421,6 +426,13 @@ def _result(
 ) -> ToolResultPart:
     """A result in the words of this app."""
     return ToolResultPart(part.name, words, part.call, failed, str(end), ours=True)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _pretty(arguments: dict[str, Any]) -> str:

@@ -18,8 +18,6 @@ from app.store.store import Store
 from app.store.writer import StoreQueue
 
 _CHANGING = frozenset((Effect.WRITES, Effect.RUNS))
-# They read what the user has given to the chat: that was the consent.
-_GIVEN = frozenset(("builtin/read_file", "builtin/list_folder", "builtin/search_documents"))
 
 
 class Grants:
@@ -53,7 +51,7 @@ class Grants:
 
     def allowed(self, tool: ToolSpec, scope: str, conversation: int) -> Allowed | None:
         """By what a call is allowed; None: the user has to be asked."""
-        if is_given(tool):
+        if tool.is_given:
             return Allowed.NO_EFFECT
         for grant in self._of(tool, scope, conversation):
             if grant.digest != tool.digest:
@@ -109,11 +107,6 @@ class Grants:
             if (grant.tool, grant.scope) == (tool.id, scope)
             and grant.conversation in (None, conversation)
         ]
-
-
-def is_given(tool: ToolSpec) -> bool:
-    """Whether a tool needs no consent: it has no effect, or reads what the chat was given."""
-    return not tool.server and (not tool.effects or tool.id in _GIVEN)
 
 
 def shown_text(tool: ToolSpec) -> str:

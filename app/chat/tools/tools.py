@@ -9,9 +9,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject
 
+from app.chat.documents.file_texts import TextExtractor
+from app.chat.documents.retrieval import Retrieval
 from app.chat.tools.calls import ToolCalls
 from app.chat.tools.grants import Grants
 from app.chat.tools.offered import OfferedTools
+from app.chat.tools.services import ToolServices
+from app.chat.tools.sources import ToolSources
 from app.chat.tools.thread import ToolThread
 from app.domain.model_ref import ModelRef
 from app.domain.tool_activity import ToolActivity
@@ -19,6 +23,7 @@ from app.domain.tools import ToolSource, ToolSpec
 from app.engines.capabilities import Capabilities
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
+from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
 from app.state.tools import ToolRow, ToolsState
 from app.store.blobs import Blobs
@@ -40,22 +45,36 @@ class Tools(QObject):
         store_queue: StoreQueue,
         engine: EngineClient,
         blobs: Blobs,
-        source: Callable[[], ToolSource],
+        retrieval: Retrieval,
+        settings: Callable[[], Settings],
         capabilities: Callable[[ModelRef | None], Capabilities],
         files: BackgroundWorker,
+        extractor: Callable[[], TextExtractor],
         report: Callable[[Exception], None],
         parent: QObject | None = None,
+        *,
+        source: Callable[[], ToolSource] | None = None,
     ) -> None:
-        """`source` makes what all tools come from; `report` is called with unexpected exceptions."""
+        """`extractor` makes the extractor of texts; `report` is called with unexpected exceptions.
+        `source` makes what all tools come from; None: those of `app.tools`.
+        """
         super().__init__(parent)
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._engine, self._files, self._report = engine, files, report
         self.thread_of_tools = ToolThread(self)
-        self.offered = OfferedTools(state, source, capabilities)
+        self._services = ToolServices(self.thread_of_tools, retrieval, store_queue, extractor)
+        self.sources = ToolSources(
+            self.thread_of_tools,
+            self._services,
+            settings,
+            store_queue.path.with_name("tool-keys.json"),
+            self._refresh,
+        )
+        self.offered = OfferedTools(state, source or self.sources.make, capabilities)
         self.grants = Grants(shown, store_queue)
         self.calls = ToolCalls(
             state, shown, store_queue, self.offered, self.grants, self.thread_of_tools, blobs,
-            report, self._on_recorded,
+            lambda: settings().tool_seconds, report, self._on_recorded,
         )  # fmt: skip
         self._is_shown = False  # rows were asked for
         self._most = 0  # calls of the list that are shown; 0: none was asked for
@@ -72,6 +91,8 @@ class Tools(QObject):
     def close(self) -> None:
         """Stop all calls; answers that wait for them can be continued in the next run."""
         self.thread_of_tools.stop()
+        self._services.close()
+        self.sources.close()
 
     # --- the list of all calls ------------------------------------------------------------------
 

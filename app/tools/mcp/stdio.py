@@ -19,6 +19,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -209,12 +210,12 @@ class StdioTransport:
             return jsonrpc_message_adapter.validate_python(value, by_name=False) if value else None
         except (ValueError, RecursionError):
             self._log.add(f"not a message: {text[:300]}")
-        match value:
-            case {"id": int() | str() as id} if "method" not in value:
-                fault = ErrorData(code=PARSE_ERROR, message="The answer is not of the protocol.")
-                return JSONRPCError(jsonrpc="2.0", id=id, error=fault)  # else the call would wait
-            case _:
-                return None
+        found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        id = found.get("id")
+        if "method" in found or not isinstance(id, int | str):
+            return None
+        fault = ErrorData(code=PARSE_ERROR, message="The answer is not of the protocol.")
+        return JSONRPCError(jsonrpc="2.0", id=id, error=fault)  # else the call would wait
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]

@@ -93,13 +93,13 @@ class PanelContent(QWidget):
             for section in (
                 self.model,
                 self.instructions,
+                self.tools,
+                self.documents,
                 self.sampling,
                 self.stop,
                 self.format,
                 self.thinking,
                 self.policy,
-                self.documents,
-                self.tools,
                 self.adapters,
             )
         }

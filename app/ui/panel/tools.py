@@ -92,7 +92,7 @@ class ToolsSection(Section):
             tool.title or tool.name,
             tool.server,
             tool.description,
-            facts_words(row.tokens, asks=bool(tool.effects)),
+            facts_words(row.tokens, asks=not tool.is_given),
             tool.problem,
             on,
             can_switch=not self._state.reason and (on or not tool.problem),

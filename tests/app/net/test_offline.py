@@ -181,7 +181,8 @@ def test_a_connection_of_another_client_is_cut_once(switch: Gate) -> None:
 
 def test_only_what_asks_the_gate_can_connect() -> None:
     imports = re.compile(
-        r"^\s*(?:import|from) (socket|ssl|httpx|httpcore|urllib\.request|http\.client|http)\b", re.MULTILINE
+        r"^\s*(?:import|from) (socket|ssl|httpx|httpcore|urllib\.request|http\.client|http)\b",
+        re.MULTILINE,
     )
     found = {
         path.parent.relative_to(ROOT).as_posix()

@@ -15,8 +15,8 @@ from app.domain.chat_settings import (
     ChatSettings,
     ResolvedText,
     settings_of,
-    without_tools,
     settings_text,
+    without_tools,
 )
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import MessageState
