@@ -17,6 +17,7 @@ from app.tools.builtin.tool import in_thread, schema, spec
 from app.tools.services import Services
 
 MOST_SHOWN = 20_000  # characters of one call
+_LARGE = 500_000  # bytes of a page that takes a second or more to read
 _HTML = ("text/html", "application/xhtml+xml")
 _DOCUMENTS = {
     "application/pdf": ".pdf",
@@ -68,18 +69,21 @@ class FetchPage:
         asked = web.Asked(str(arguments["address"]), headers=accept, proxy=self._proxy())
         reply = await web.send(asked)
         web.check_status(reply)
-        if reply.type in _DOCUMENTS:
+        if reply.type in _DOCUMENTS or (reply.type in _HTML and len(reply.body) > _LARGE):
             title, text = "", await self._document(reply)
         else:
             title, text = await in_thread(lambda _: page_text(reply))
         return part(reply, title, text, start)
 
     async def _document(self, reply: web.Reply) -> str:
-        if reply.is_cut:
+        """The text of a document or a large page, which other processes read."""
+        ending = _DOCUMENTS.get(reply.type, ".html")
+        if reply.is_cut and ending != ".html":
             raise ToolError(f"The file is larger than {size_words(web.MOST_BYTES)}.")
+        base = _base(reply).encode() if ending == ".html" else b""
         with tempfile.TemporaryDirectory(prefix="tool-") as folder:
-            copy = Path(folder) / f"page{_DOCUMENTS[reply.type]}"
-            await in_thread(lambda _: copy.write_bytes(reply.body))
+            copy = Path(folder) / f"page{ending}"
+            await in_thread(lambda _: copy.write_bytes(base + reply.body))
             return await self._services.text_of(copy, copy.name)
 
 
@@ -98,11 +102,15 @@ def page_text(reply: web.Reply) -> tuple[str, str]:
     if not is_text(found[:100_000]):
         raise ToolError("This is no page: the server sent data that is no text.")
     if is_page:
-        has_base = "<base" in found[:100_000].casefold()
-        base = "" if has_base else f'<base href="{escape(reply.url)}">'
-        made = markdown(base + found)
+        made = markdown(_base(reply) + found)
         return made.title, made.text
     return "", clean(_formatted(found) if "json" in kind else found)
+
+
+def _base(reply: web.Reply) -> str:
+    """What makes the links of a page whole, unless it says that itself."""
+    has_base = b"<base" in reply.body[:100_000].lower()
+    return "" if has_base else f'<base href="{escape(reply.url)}">'
 
 
 def _formatted(text: str) -> str:

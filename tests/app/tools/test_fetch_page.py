@@ -371,6 +371,22 @@ def test_a_pdf_is_read_by_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     assert services.asked == [("text_of", ".pdf", "page.pdf")]
 
 
+def test_a_large_page_is_read_by_the_service_so_that_the_window_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    services = RecordedServices()
+    body = b"<p>" + b"word " * 110_000
+    services.texts[b'<base href="http://a.org/x">' + body] = "all the words"
+
+    async def fetch() -> str:
+        async with web_of(monkeypatch) as made:
+            made.pages = {"a.org/x": response(body)}
+            return await tool(services).call({"address": "http://a.org/x"}, CONTEXT)
+
+    assert asyncio.run(fetch()) == "http://a.org/x\n\nall the words"
+    assert services.asked == [("text_of", ".html", "page.html")]
+
+
 def test_an_empty_page_is_said_to_have_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text, _ = fetched(monkeypatch, {"a.org/": response("<p></p>")}, "http://a.org/")
     assert text == "http://a.org/ has no text; it may need a browser."
