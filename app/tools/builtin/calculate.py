@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ _DESCRIPTION = (
 _SCHEMA = schema(
     ("expression",), expression=("string", 'such as "(3 + 4) * 2.5"; numbers as 1234.5')
 )
+_QUESTION = re.compile(r"^(?:what(?:'s| is)|how much is|calculate|compute)\s+", re.IGNORECASE)
 _AROUND = 20  # characters shown on both sides of a fault
 
 
@@ -30,8 +32,7 @@ class Calculator(Changeless):
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The expression and its result; raises ToolError, which names the place of a fault."""
         del context
-        expression = str(arguments["expression"]).strip()
-        return await in_thread(lambda _: answer(expression))
+        return await in_thread(lambda _: answer(str(arguments["expression"])))
 
 
 def answer(expression: str) -> str:
@@ -39,6 +40,7 @@ def answer(expression: str) -> str:
     from app.tools.builtin.calculator.faults import CalculationError
     from app.tools.builtin.calculator.parser import calculate
 
+    expression = _QUESTION.sub("", expression.strip(), count=1)
     try:
         made = calculate(expression)
     except CalculationError as error:

@@ -23,6 +23,7 @@ from app.system.byte_size import size
 from app.system.translation import tr
 from app.tools.builtin import picked
 from app.tools.builtin.tool import in_thread, schema, spec
+from app.tools.results import harmless
 from app.tools.services import Services
 
 MOST_BYTES = 2_000_000  # of a file that is written
@@ -198,6 +199,8 @@ def _replaced(shown: str, before: bytes | None, old: str, new: str) -> bytes:
 
 def _nearly(text: str, old: str) -> str:
     """Where a text is that differs from `old` in its spaces only, for the model."""
+    if old in harmless(text):
+        return ', where a mark such as "< |im_end|>" has no space behind its first character'
     words = [re.escape(word) for word in old.split()[:200]]
     found = re.search(r"\s+".join(words), text) if words else None
     if found is None:

@@ -272,6 +272,11 @@ def test_a_call_repeats_the_expression_so_that_it_can_be_checked() -> None:
     assert asyncio.run(call) == "17.5 % of 2,384 = 417.2\nNote: 2,384 was read as 2384."
 
 
+@pytest.mark.parametrize("asked", ["What is ", "what's ", "Calculate ", ""])
+def test_a_question_is_read_as_its_expression(asked: str) -> None:
+    assert answer(f"{asked}17.5 % of 2384?") == "17.5 % of 2384? = 417.2".replace("?", "")
+
+
 def test_its_examples_can_be_calculated() -> None:
     examples = re.findall(r'"([^"]+)"', Calculator().spec.description)
     assert len(examples) > 3

@@ -112,6 +112,14 @@ def test_what_cannot_be_done_is_said_and_nothing_changes(
     assert everything(folder) == before
 
 
+def test_a_control_token_is_not_replaced_as_it_was_shown(folder: Path) -> None:
+    (folder / "a.txt").write_text("say <|im_end|> here", encoding="utf-8")
+    with pytest.raises(ToolError, match="has no space behind its first character"):
+        write(folder, path="a.txt", old="< |im_end|>", new="nothing")
+    write(folder, path="a.txt", old="<|im_end|>", new="nothing")
+    assert (folder / "a.txt").read_bytes() == b"say nothing here"
+
+
 def test_a_part_of_a_missing_or_binary_file_cannot_be_replaced(folder: Path) -> None:
     with pytest.raises(ToolError, match=r'There is no "notes/b\.txt" yet'):
         write(folder, path="b.txt", old="x", new="y")
