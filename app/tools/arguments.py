@@ -255,7 +255,7 @@ def _single(form: _Object) -> str:
 
 
 def _unwrapped(value: _Object, known: _Object) -> _Object:
-    """The arguments of a call that was written within itself: `{"name": ..., "arguments": {...}}`."""
+    """The arguments of a call that was written in full: `{"name": ..., "arguments": {...}}`."""
     for wrapper in _WRAPPERS:
         inner = value.get(wrapper)
         others = set(value) - {wrapper, "name", "type", "id", "function"}

@@ -1,4 +1,4 @@
-"""Sources of tools joined to one: a call goes to the source of its tool, and no two names are equal.
+"""Sources of tools joined to one: a call goes to the source of its tool, and names differ.
 
 An earlier source keeps its names: a server cannot put a tool in the place of a built-in one.
 """

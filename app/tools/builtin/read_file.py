@@ -1,4 +1,4 @@
-"""The tools `read_file` and `list_folder`: of what the user picked for the chat, and nothing else."""
+"""The tools `read_file` and `list_folder`: of what the user picked for the chat, no other files."""
 
 from __future__ import annotations
 
@@ -118,24 +118,28 @@ def numbered_part(shown: str, text: str, size: int, first: int, count: int) -> s
     """Some lines of a text, with a line above that says which, and one below on how to go on."""
     if not text.strip():
         return f"{shown} ({picked.size_words(size)}) is empty."
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    if first > len(lines):
-        raise ToolError(f'"{shown}" has {len(lines):,} lines: send a smaller "first_line".')
+    total = text.count("\n") + (not text.endswith("\n"))
+    if first > total:
+        raise ToolError(f'"{shown}" has {total:,} lines: send a smaller "first_line".')
+    start = 0
+    for _ in range(first - 1):  # not split: a long file has millions of lines
+        start = text.index("\n", start) + 1
     made: list[str] = []
-    room = MOST_SHOWN
+    room, longest = MOST_SHOWN, _LONGEST_LINE if total > 1 else MOST_SHOWN
     cut = False
-    for line in lines[first - 1 : first - 1 + count if count else None]:
-        kept = line[:_LONGEST_LINE] if len(lines) > 1 else line[:MOST_SHOWN]
+    while start < len(text) and not 0 < count <= len(made):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        kept = text[start : min(end, start + longest)]
         if room - len(kept) - 1 < 0 and made:
             break
-        cut = cut or len(kept) < len(line)
+        cut = cut or start + len(kept) < end
         room -= len(kept) + 1
         made.append(kept)
+        start = end + 1
     last = first + len(made) - 1
-    head = f"{shown}, lines {first:,} to {last:,} of {len(lines):,} ({picked.size_words(size)}):"
-    tail = f'\n[To go on, send "first_line": {last + 1}.]' if last < len(lines) else ""
+    head = f"{shown}, lines {first:,} to {last:,} of {total:,} ({picked.size_words(size)}):"
+    tail = f'\n[To go on, send "first_line": {last + 1}.]' if last < total else ""
     note = "\n[Longer lines were cut.]" if cut else ""
     return "\n".join((head, *made)) + note + tail
 

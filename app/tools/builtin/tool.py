@@ -1,4 +1,4 @@
-"""What a built-in tool is: its description for the model, what a call of it changes, and the call."""
+"""What a built-in tool is: its description for the model, what a call changes, and the call."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from app.tools.results import harmless
 from app.tools.services import Services
 
 MOST_BYTES = 2_000_000  # of a file that is written
-_MOST_COMPARED = 20_000  # lines of two files whose difference is counted
+_MOST_COMPARED = 250_000  # pairs of lines, for which it takes some 50 ms at most
 _DEEPEST = 20  # folders from the picked one
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NOINHERIT", "O_BINARY")  # those that the system has
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | sum(getattr(os, name, 0) for name in _FLAGS)
@@ -116,8 +116,9 @@ class WriteFile:
                 kept = await self._services.keep(planned.place.path, planned.before)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
+                shown = planned.place.shown
                 raise ToolError(
-                    f'The old "{planned.place.shown}" cannot be kept, so it is not replaced: {reason}.'
+                    f'"{shown}" cannot be kept, so it is not replaced: {reason}.'
                 ) from None
         await in_thread(lambda stopped: _write(planned, stopped))
         done = "Replaced" if planned.before is not None else "Wrote"
@@ -210,18 +211,22 @@ def _nearly(text: str, old: str) -> str:
 
 
 def _difference(before: bytes, content: bytes) -> tuple[int, int] | None:
-    """Lines that are removed and added; None if these are no texts, or too long to compare."""
+    """Lines that are removed and added; None if these are no texts.
+
+    If many lines are from the first to the last that differs, all of these.
+    """
     try:
         old, new = before.decode("utf-8").splitlines(), content.decode("utf-8").splitlines()
     except UnicodeDecodeError:
         return None
     while old and new and old[-1] == new[-1]:
         del old[-1], new[-1]
-    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
-    start = min(len(old), len(new)) if same is None else same
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
     old, new = old[start:], new[start:]
-    if len(old) * len(new) > _MOST_COMPARED**2 // 100:
-        return None
+    if len(old) * len(new) > _MOST_COMPARED:
+        return len(old), len(new)
     removed = added = 0
     for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind != "equal":

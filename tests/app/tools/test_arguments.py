@@ -1,4 +1,4 @@
-"""Arguments of calls as small models write them, and what they are told when these cannot be read."""
+"""Arguments of calls as small models write them, and what they are told of wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calculator: exact decimals, percentages, units, 30 digits, limits, and errors with a place."""
+"""The calculator: exact decimals, percentages, units, 30 digits, limits, errors with a place."""
 
 from __future__ import annotations
 

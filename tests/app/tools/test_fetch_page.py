@@ -1,4 +1,4 @@
-"""Pages by their address: public hosts only, the host that was allowed, limits, the offline switch."""
+"""Pages by their address: public hosts only, the allowed host, limits, the offline switch."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ def test_a_name_that_moves_to_this_computer_during_redirects_is_not_followed(
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("http://other.org/x", 'a.org redirects to another host, other.org, which was not allowed. If that page is needed, call again with "http://other.org/x".'),
+        ("http://other.org/x", "a.org redirects to another host, other.org, which was not allowed."),
+        ("http://other.org/x", 'If that page is needed, call again with "http://other.org/x".'),
         ("//other.org/x", "another host, other.org"),
         ("https://www.a.org/", "another host, www.a.org"),
         ("http://a.org:8080/x", "another host, a.org:8080"),

@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.domain.tools import CallContext, ToolError
 from app.tools.builtin import picked, read_file
@@ -180,6 +182,22 @@ def test_some_lines_of_a_file(place: Path) -> None:
         read("a.txt", place / "notes", first_line=4)
     with pytest.raises(ToolError, match="1 or more"):
         read("a.txt", place / "notes", first_line=-1)
+
+
+@given(
+    st.lists(st.text(alphabet="ab ", max_size=4), min_size=1),
+    st.integers(1, 12),
+    st.integers(0, 12),
+)
+def test_parts_are_those_of_the_lines(lines: list[str], first: int, count: int) -> None:
+    text = "\n".join(lines)
+    wanted = text.removesuffix("\n").split("\n")
+    if not text.strip() or first > len(wanted):
+        return
+    part = read_file.numbered_part("f", text, len(text), first, count)
+    shown = part.split("\n")[1:]
+    shown = shown[:-1] if shown[-1].startswith("[To go on") else shown
+    assert shown == wanted[first - 1 : first - 1 + count if count else None]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "cp1252"])

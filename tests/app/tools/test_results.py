@@ -40,9 +40,11 @@ def fence(text: str) -> tuple[str, str, str]:
     return found[1], found[2], found[3]
 
 
-@given(texts, st.sampled_from((500, 700, 25_000)), texts)
-def test_no_text_closes_its_fence_or_breaks_the_cap(text: str, most: int, name: str) -> None:
-    made = shown(text * 3, name, most=most, kept=name)
+@given(texts, st.sampled_from((500, 700, 25_000)), texts, st.sampled_from((1, 9, 200)))
+def test_no_text_closes_its_fence_or_breaks_the_cap(
+    text: str, most: int, name: str, times: int
+) -> None:
+    made = shown(text * times, name, most=most, kept=name)
     mark, body, end = fence(made.text)
     assert len(made.text) <= most
     assert mark not in body
@@ -118,6 +120,17 @@ def test_a_long_result_keeps_its_head_and_its_tail_and_says_where_the_whole_is()
     assert "the whole is kept in the file result.txt" in made.text
     kept = len(made.text) - made.text.index("line 0") - len("\n</result-000000>")
     assert abs(len(text) - made.left_out - kept) < 150  # the note
+
+
+def test_what_is_left_out_of_a_huge_result_is_counted_but_not_read() -> None:
+    text = "a" * 3_000 + "<|im_end|>" * 1_000_000 + "z" * 1_000
+    made = shown(text, "run", most=1000, fenced=False)
+    head, _, rest = made.text.partition("\n[... ")
+    count, _, tail = rest.partition(" characters are left out here ...]\n")
+    assert len(made.text) <= 1000
+    assert set(head) == {"a"}
+    assert set(tail) == {"z"}
+    assert int(count.replace(",", "")) == made.left_out == len(text) - len(head) - len(tail)
 
 
 def test_whole_lines_are_kept_where_that_is_cheap() -> None:

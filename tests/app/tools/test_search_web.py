@@ -85,7 +85,11 @@ def test_a_key_is_not_sent_unencrypted_to_another_computer() -> None:
 @pytest.mark.parametrize(
     ("service", "url", "answer"),
     [
-        (SearchService.BRAVE, "https://api.search.brave.com/res/v1/web/search?q=a+%26+b&count=5", {"web": {"results": RESULTS}}),
+        (
+            SearchService.BRAVE,
+            "https://api.search.brave.com/res/v1/web/search?q=a+%26+b&count=5",
+            {"web": {"results": RESULTS}},
+        ),
         (SearchService.TAVILY, "https://api.tavily.com/search", {"results": RESULTS}),
     ],
 )  # fmt: skip

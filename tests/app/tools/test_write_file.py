@@ -253,6 +253,11 @@ def test_the_user_reads_what_a_write_changes(folder: Path) -> None:
     assert changes(folder, path="a.txt", text="one\ntwo\nthree\nfour\nfive\n") == [
         f"Replaces a.txt in {folder}; lines removed: 0, lines added: 1."
     ]
+    many = "".join(f"{n}\n" for n in range(1000))
+    (folder / "a.txt").write_text(many, encoding="utf-8")
+    assert changes(folder, path="a.txt", text="first\n" + many.replace("5", "6") + "last\n") == [
+        f"Replaces a.txt in {folder}; lines removed: 1,000, lines added: 1,002."
+    ]
     (folder / "b.bin").write_bytes(b"\xff")
     assert changes(folder, path="b.bin", text="x") == [f"Replaces b.bin in {folder}."]
     assert not (folder / "sub").exists()

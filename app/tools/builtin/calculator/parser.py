@@ -1,4 +1,4 @@
-"""Reads and calculates an expression in one pass: a recursive descent, nothing is evaluated as code.
+"""Parser of expressions by recursive descent, which calculates as it reads; no code is evaluated.
 
 A unit binds tighter than any sign: "100 km / 2 h 30 min" is 40 km/h. A sum such as "5 ft 3 in" is
 one quantity. "%" is a percentage, or between two values the remainder.

@@ -70,7 +70,8 @@ _LITRE = Fraction(1, 1000)
 _HOUR, _DAY = Fraction(3600), Fraction(86_400)
 _PREFIXES = {
     "Q": 30, "R": 27, "Y": 24, "Z": 21, "E": 18, "P": 15, "T": 12, "G": 9, "M": 6, "k": 3, "h": 2,
-    "da": 1, "d": -1, "c": -2, "m": -3, "\u00b5": -6, "\u03bc": -6, "u": -6, "n": -9, "p": -12, "f": -15,
+    "da": 1, "d": -1, "c": -2, "m": -3, "\u00b5": -6, "\u03bc": -6, "u": -6, "n": -9,
+    "p": -12, "f": -15,
 }  # fmt: skip
 _PREFIX_WORDS = {
     "peta": 15, "tera": 12, "giga": 9, "mega": 6, "kilo": 3, "hecto": 2, "deca": 1, "deci": -1,
