@@ -1,4 +1,4 @@
-"""Card of a tool's call: where the folded ones stand, and how the frame and its line are painted.
+"""Card of a tool's call: its size, and where the folded ones stand.
 
 Cards that follow one another stand in two columns where there is room; an open one has a line of
 its own.
@@ -7,42 +7,20 @@ its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QGuiApplication, QPainter, QPen
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QGuiApplication
 
-from app.system.translation import isolated
-from app.ui.blocks.style import ReadingStyle
-from app.ui.theme.icons import pixmap
-from app.ui.theme.theme import RADIUS_CARD, RADIUS_CONTROL
 from app.ui.transcript.message.tool_call import CallLook, ShownCall
-
-if TYPE_CHECKING:
-    from app.ui.transcript.message.sections import Row
 
 LINE = 36.0  # pixels: height of a folded card
 CARD_PADDING = 12.0  # pixels between the frame and what is in an open card
 GAP = 8.0  # pixels between cards
-_SECOND_LINE = 20.0  # of a narrow card, for the arguments
+SECOND_LINE = 20.0  # of a narrow card, for the arguments
 _NARROW = 340.0  # pixels: in a narrower card the arguments are on a second line
 _TWO_COLUMNS = 2 * _NARROW + GAP
-_ICON = 16.0
-_BUTTON = 28.0
-_SYMBOLS = {
-    CallLook.WRITING: "edit",
-    CallLook.NEXT: "more",
-    CallLook.ASKING: "ask",
-    CallLook.RUNNING: "more",
-    CallLook.DONE: "check",
-    CallLook.FAILED: "warning",
-    CallLook.DENIED: "close",
-    CallLook.STOPPED: "stop",
-    CallLook.REFUSED: "warning",
-    CallLook.LOST: "minus",
-}
-_ACTIVE = (CallLook.WRITING, CallLook.ASKING, CallLook.RUNNING, CallLook.DONE)
-_WRONG = (CallLook.FAILED, CallLook.REFUSED)
+ICON = 16.0
+BUTTON = 28.0
 
 
 @dataclass(slots=True)
@@ -74,172 +52,20 @@ class CardLines:
 def height(call: ShownCall, width: float) -> float:
     """The height of a folded card, in pixels."""
     has_more = bool(call.server or (call.short and call.look is not CallLook.ASKING))
-    return LINE + (_SECOND_LINE if width < _NARROW and has_more else 0.0)
+    return LINE + (SECOND_LINE if width < _NARROW and has_more else 0.0)
 
 
 def stop_area(area: QRectF) -> QRectF:
     """The area of the button that stops a call, at the end of the first line of its card."""
-    right = area.right() - 2 * 10 - _ICON
-    button = QRectF(right - _BUTTON, area.top() + (LINE - _BUTTON) / 2, _BUTTON, _BUTTON)
-    return _mirrored(button, area)
+    right = area.right() - 2 * 10 - ICON
+    button = QRectF(right - BUTTON, area.top() + (LINE - BUTTON) / 2, BUTTON, BUTTON)
+    return mirrored(button, area)
 
 
-def _mirrored(place: QRectF, area: QRectF) -> QRectF:
+def mirrored(place: QRectF, area: QRectF) -> QRectF:
     """A place in an area, as it is in the direction of the window."""
     if not QGuiApplication.isRightToLeft():
         return place
     return QRectF(
         area.left() + area.right() - place.right(), place.top(), place.width(), place.height()
     )
-
-
-def paint(
-    painter: QPainter,
-    row: Row,
-    style: ReadingStyle,
-    at: QPointF,
-    mouse: QPointF | None,
-    focused: str,
-) -> None:
-    """Paint the frame of a card and its line; `focused` is "row", "stop" or nothing."""
-    call = row.call
-    assert call is not None
-    over_stop = mouse is not None and row.stop.contains(mouse)
-    hovered = mouse is not None and row.usable and row.area.contains(mouse) and not over_stop
-    _paint_frame(painter, row.frame.translated(at), call.look, style, hovered=hovered)
-    area = row.area.translated(at)
-    if focused == "row":
-        painter.setPen(QPen(style.accent, 2))
-        painter.drawRoundedRect(area.adjusted(3, 3, -3, -3), RADIUS_CARD - 3, RADIUS_CARD - 3)
-    ratio = painter.device().devicePixelRatio()
-    middle = area.top() + LINE / 2
-    line = _Line(painter, area, middle, area.left() + 12.0, area.right() - 10.0)
-    color = _color(call.look, style)
-    symbol = pixmap(_SYMBOLS[call.look], color.name(), int(_ICON), ratio)
-    painter.drawPixmap(line.take_first(_ICON, 10.0).topLeft(), symbol)
-    if row.foldable:
-        name = "chevron_right" if row.folded else "chevron_down"
-        tint = style.ink if hovered else style.secondary
-        place = line.take_last(_ICON, 10.0)
-        painter.drawPixmap(place.topLeft(), pixmap(name, tint.name(), int(_ICON), ratio))
-    if call.look is CallLook.RUNNING:
-        line.last -= _BUTTON + 2.0
-        _paint_stop(painter, row.stop.translated(at), style, over_stop, focused == "stop")
-    small, plain = QFont(style.note), QFont(style.note)
-    plain.setWeight(QFont.Weight.Medium)
-    line.write_last(call.state, small, color if call.look in _WRONG else style.secondary)
-    short = "" if call.look is CallLook.ASKING else call.short  # they are below, in full
-    two_lines = area.height() > LINE
-    title_room = line.room if two_lines else max(line.room * 0.6, line.room - 120.0)
-    line.write_first(call.title, plain, style.ink, title_room)
-    if two_lines:
-        below = area.top() + LINE + _SECOND_LINE / 2 - 6
-        line = _Line(painter, area, below, area.left() + 38.0, area.right() - 12.0)
-    if call.server:
-        _paint_server(line, call.server, style)
-    if line.room > 40.0:
-        line.write_first(short, small, style.secondary, line.room)
-
-
-@dataclass(slots=True)
-class _Line:
-    """One line of a card that is filled from both ends; x as in a window from left to right."""
-
-    painter: QPainter
-    area: QRectF
-    middle: float  # y
-    first: float
-    last: float
-
-    @property
-    def room(self) -> float:
-        """What is left, in pixels."""
-        return max(self.last - self.first, 0.0)
-
-    def take_first(self, size: float, gap: float) -> QRectF:
-        """A place at the beginning of what is left."""
-        place = QRectF(self.first, self.middle - _ICON / 2, size, _ICON)
-        self.first += size + gap
-        return _mirrored(place, self.area)
-
-    def take_last(self, size: float, gap: float) -> QRectF:
-        """A place at the end of what is left."""
-        place = QRectF(self.last - size, self.middle - _ICON / 2, size, _ICON)
-        self.last -= size + gap
-        return _mirrored(place, self.area)
-
-    def write_first(self, text: str, face: QFont, color: QColor, room: float) -> None:
-        """Write a text at the beginning, cut to some room."""
-        self._write(text, face, color, room, Qt.AlignmentFlag.AlignLeading)
-
-    def write_last(self, text: str, face: QFont, color: QColor) -> None:
-        """Write a text at the end."""
-        self._write(text, face, color, self.room, Qt.AlignmentFlag.AlignTrailing)
-
-    def _write(
-        self, text: str, face: QFont, color: QColor, room: float, side: Qt.AlignmentFlag
-    ) -> None:
-        metrics = QFontMetricsF(face)
-        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(room, 0.0))
-        shown = isolated(shown)  # a text from left to right keeps its order
-        wide = metrics.horizontalAdvance(shown) + 1
-        at_end = side == Qt.AlignmentFlag.AlignTrailing
-        place = self.take_last(wide, 12.0) if at_end else self.take_first(wide, 8.0)
-        self.painter.setFont(face)
-        self.painter.setPen(color)
-        flags = Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine
-        self.painter.drawText(place.adjusted(-1, -4, 1, 4), flags, shown)
-
-
-def _paint_frame(
-    painter: QPainter, frame: QRectF, look: CallLook, style: ReadingStyle, *, hovered: bool
-) -> None:
-    edge = style.accent if look is CallLook.ASKING else style.hairline
-    if hovered and not style.high_contrast:
-        edge = style.faint
-    wide = 2.0 if style.high_contrast else 1.0
-    painter.setPen(QPen(edge, wide))
-    painter.setBrush(QColor(style.palette.surface))
-    inset = wide / 2
-    painter.drawRoundedRect(frame.adjusted(inset, inset, -inset, -inset), RADIUS_CARD, RADIUS_CARD)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-
-
-def _paint_stop(
-    painter: QPainter, button: QRectF, style: ReadingStyle, hovered: bool, focused: bool
-) -> None:
-    if hovered:
-        painter.setPen(QPen(style.hairline, 2) if style.high_contrast else Qt.PenStyle.NoPen)
-        painter.setBrush(style.card)
-        painter.drawRoundedRect(button, RADIUS_CONTROL, RADIUS_CONTROL)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-    if focused:
-        painter.setPen(QPen(style.accent, 2))
-        painter.drawRoundedRect(button.adjusted(1, 1, -1, -1), RADIUS_CONTROL, RADIUS_CONTROL)
-    ratio = painter.device().devicePixelRatio()
-    inset = (_BUTTON - _ICON) / 2
-    picture = pixmap("stop", style.ink.name(), int(_ICON), ratio)
-    painter.drawPixmap(button.topLeft() + QPointF(inset, inset), picture)
-
-
-def _paint_server(line: _Line, server: str, style: ReadingStyle) -> None:
-    """Paint the name of a server on a ground of its own, so that it is no part of the title."""
-    metrics = QFontMetricsF(style.small)
-    shown = metrics.elidedText(server, Qt.TextElideMode.ElideRight, min(120.0, line.room - 20.0))
-    if not shown:
-        return
-    place = line.take_first(metrics.horizontalAdvance(shown) + 12.0, 8.0).adjusted(0, -1, 0, 1)
-    painter = line.painter
-    painter.setPen(QPen(style.hairline, 1) if style.high_contrast else Qt.PenStyle.NoPen)
-    painter.setBrush(style.sunken)
-    painter.drawRoundedRect(place, 4, 4)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.setFont(style.small)
-    painter.setPen(style.secondary)
-    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
-
-
-def _color(look: CallLook, style: ReadingStyle) -> QColor:
-    if look in _WRONG:
-        return style.danger
-    return style.accent if look in _ACTIVE else style.secondary

@@ -6,7 +6,7 @@ the user has opened or closed them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QGuiApplication
@@ -14,20 +14,34 @@ from PySide6.QtGui import QGuiApplication
 from app.ui.transcript.message.call_card import CARD_PADDING, CardLines
 from app.ui.transcript.message.placed_block import PlacedBlock
 from app.ui.transcript.message.sections import Row, Section, call_section, known_call
-from app.ui.transcript.message.tool_call import CallLook
-
-if TYPE_CHECKING:
-    from app.ui.transcript.message.message_view import MessageView
+from app.ui.transcript.message.tool_call import CallLook, KnownCalls
 
 _SPACE = 12.0  # pixels between a card and other blocks
 _CONSENT = 300.0  # pixels: height of a consent that is not made yet
 _BUSY = (CallLook.ASKING, CallLook.RUNNING, CallLook.WRITING)
 
 
+class CardHolder(Protocol):
+    """What the view of a message has of its sections."""
+
+    sections: list[Section]
+    unfolded: set[int]
+    calls: KnownCalls
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the answer is being written."""
+        ...
+
+    def is_folded(self, section: int) -> bool:
+        """Whether the blocks of a section are hidden."""
+        ...
+
+
 class Cards:
     """The cards of one message; areas are relative to it, x to the leading edge of its column."""
 
-    def __init__(self, view: MessageView) -> None:
+    def __init__(self, view: CardHolder) -> None:
         self._view = view
         self.areas: dict[int, QRectF] = {}  # of the lines, by section
         self._bottoms: dict[int, float] = {}  # of the open ones
@@ -60,7 +74,7 @@ class Cards:
                 before.part,
                 before.result,
                 self._view.calls,
-                streaming=before.streaming,
+                streaming=self._view.streaming,
                 is_last=before.is_last,
             )
             if now != before:

@@ -195,19 +195,30 @@ class ConsentCard(QWidget):
             about = tr("In the chat “{title}”", title=one_line(self._chat)) if self._chat else ""
             self.buttons[answer].setAccessibleDescription(about)
 
-    def _add(self, text: str, face: Face, tone: str = "", *, bold: bool = False) -> None:
+    def _add(
+        self,
+        text: str,
+        face: Face,
+        tone: str = "",
+        *,
+        bold: bool = False,
+        into: QVBoxLayout | None = None,
+    ) -> None:
         words = _Words(self._style, face, tone, self)
         words.show_runs((Run(text, bold=bold),))
         self._texts.append(words)
-        self._column.addWidget(words)
+        (into or self._column).addWidget(words)
         words.show()
 
     def _add_differences(self, lines: tuple[str, ...]) -> None:
         """The lines that were added and removed, marked by their sign and by colour."""
+        block = QVBoxLayout()
+        block.setSpacing(0)
+        self._column.addLayout(block)
         for line in lines:
             tone = {"+": "accent", "-": "danger"}.get(line[:1], "secondary")
             face = Face(self._style.code, self._style.code_line)
-            self._add(escaped(line).replace("\n", " "), face, tone)
+            self._add(escaped(line).replace("\n", " "), face, tone, into=block)
 
     def _show_details(self, shown: bool) -> None:
         self.origin.setVisible(shown)

@@ -479,6 +479,8 @@ class MessageView:
             self._show_lone_thoughts()
         if self._reply and grows:
             self._feed(text[len(known) :], last=not self.streaming)
+            if not self.streaming and self.cards.update():
+                self._sync(0, everything=True)
         elif (
             new != old
             or self.streaming

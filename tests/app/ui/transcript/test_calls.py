@@ -76,7 +76,7 @@ def test_cards_stand_side_by_side_where_there_is_room(
     assert first.top() == second.top() < third.top()
     assert first.right() < second.left()
     assert third.width() == one.column
-    assert one.parts[-1].y > third.bottom()
+    assert one.parts[-1].y == third.bottom() + 12
     view.resize(368, 700)
     wait_for_layout(view, qtbot)
     assert one.column == 320
@@ -145,8 +145,9 @@ def test_arguments_are_seen_while_they_are_written(
         view.update_message(said(call(1, text), state=MessageState.STREAMING))
         assert text.strip("{}").split('"')[3] in texts(one)[0]
     assert calls_of(one) == ["Calculate, a long one, comes next"]
-    view.update_message(said(call(1), state=MessageState.STOPPED))
-    assert calls_of(one) == ["Calculate, n: 1, no result"]
+    view.update_message(said(call(1, text), state=MessageState.STOPPED))
+    assert calls_of(one) == ["Calculate, a long one, no result"]
+    assert texts(one)[-1] == "The answer ended before this call had a result."
 
 
 def test_long_texts_among_arguments_are_blocks_of_their_own(

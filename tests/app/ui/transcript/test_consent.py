@@ -190,7 +190,10 @@ def test_a_click_just_after_the_card_has_appeared_or_moved_is_ignored(
     card.move(card.x(), card.y() - 40)
     with qtbot.assertNotEmitted(view.decided):
         qtbot.mouseRelease(allow, Qt.MouseButton.LeftButton)
+    qtbot.mousePress(allow, Qt.MouseButton.LeftButton)
     now[0] += SETTLE_SECONDS
+    with qtbot.assertNotEmitted(view.decided):  # it was pressed before it had stood still
+        qtbot.mouseRelease(allow, Qt.MouseButton.LeftButton)
     with qtbot.waitSignal(view.decided):
         press(qtbot, allow)
 
