@@ -135,8 +135,9 @@ def call(id: Any, arguments: Any) -> None:
             text(id, "done")
         case "page":
             asked = {"mode": "url", "message": "Log in", "elicitationId": "1"}
-            send(id=99, method="elicitation/create", params=asked | {"url": arguments["text"]})
-            waiting.append(id)
+            if arguments["text"]:
+                send(id=99, method="elicitation/create", params=asked | {"url": arguments["text"]})
+                waiting.append(id)
         case "family":
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
             text(id, str(child.pid))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from app.system.translation import tr
+from app.system.translation import sentences, tr
 from app.tools.mcp.entry import (
     MOST_SECONDS,
     SECONDS,
@@ -57,7 +57,7 @@ def read(text: str) -> Imported:
         try:
             entry = _entry(name, value)
         except EntryError as error:
-            problems.append(f"{error} {error.remedy}")
+            problems.append(sentences(str(error), error.remedy))
             continue
         entries.append(entry)
         texts_of = (*entry.arguments, entry.command, entry.folder, entry.address)

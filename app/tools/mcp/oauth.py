@@ -10,8 +10,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import socket
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable
@@ -34,7 +32,7 @@ Person = Callable[[], AbstractContextManager[None]]
 
 _LOGIN_SECONDS = 300.0  # for the user to log in
 _MOST_REQUEST = 16_384  # bytes of the browser's request
-_PATH = "/callback"
+_HOST, _PATH = "127.0.0.1", "/callback"
 _PAGE = """HTTP/1.1 {status}\r
 Content-Type: text/html; charset=utf-8\r
 Content-Length: {length}\r
@@ -145,7 +143,7 @@ class Login:
     @property
     def redirect(self) -> str:
         """The address of the listener."""
-        return f"http://127.0.0.1:{self.port}{_PATH}"
+        return f"http://{_HOST}:{self.port}{_PATH}"
 
     async def show(self, address: str) -> None:
         """Listen, and open the page of the login; raises OAuthFlowError."""
@@ -164,7 +162,7 @@ class Login:
         self._answer = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(
-                self._handle, "127.0.0.1", self.port, limit=_MOST_REQUEST
+                self._handle, _HOST, self.port, limit=_MOST_REQUEST
             )
         except OSError as error:
             raise OAuthFlowError(
@@ -239,9 +237,9 @@ async def provider_of(
     """What adds tokens to the requests of a server, and has the user log in where it must."""
     store = TokenStore(entry, secrets, log)
     await store.load()
-    if store.port and not _is_free(store.port):
+    login.port = await _free_port(store.port)
+    if store.port not in (0, login.port):
         store.forget()  # it was registered with that port, which another program now has
-    login.port = store.port or _free_port()
     provider = OAuthClientProvider(
         entry.address,
         OAuthClientMetadata(
@@ -262,18 +260,14 @@ def _query(parts: urllib.parse.SplitResult) -> dict[str, str]:
     return dict(urllib.parse.parse_qsl(parts.query))
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
-        if os.name != "nt":  # there it would let two programs listen
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            tried.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
+async def _free_port(wanted: int) -> int:
+    """A port that can be listened at: the one that is wanted, if it is free."""
+    for port in (wanted, 0):
+        with contextlib.suppress(OSError):
+            tried = await asyncio.start_server(lambda _reader, writer: writer.close(), _HOST, port)
+            found = int(tried.sockets[0].getsockname()[1])
+            tried.close()
+            return found
+    raise OAuthFlowError(
+        tr("The answer of the browser cannot be received: {reason}.", reason=_HOST)
+    )

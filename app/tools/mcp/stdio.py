@@ -210,12 +210,13 @@ class StdioTransport:
             return jsonrpc_message_adapter.validate_python(value, by_name=False) if value else None
         except (ValueError, RecursionError):
             self._log.add(f"not a message: {text[:300]}")
-        found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-        id = found.get("id")
-        if "method" in found or not isinstance(id, int | str):
-            return None
-        fault = ErrorData(code=PARSE_ERROR, message="The answer is not of the protocol.")
-        return JSONRPCError(jsonrpc="2.0", id=id, error=fault)  # else the call would wait
+        answer = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        match answer.get("id"):
+            case (int() | str()) as id if "method" not in answer:
+                fault = ErrorData(code=PARSE_ERROR, message="The answer is not of the protocol.")
+                return JSONRPCError(jsonrpc="2.0", id=id, error=fault)  # else the call would wait
+            case _:
+                return None
 
     async def _write(
         self, process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]

@@ -181,7 +181,7 @@ def test_a_connection_of_another_client_is_cut_once(switch: Gate) -> None:
 
 def test_only_what_asks_the_gate_can_connect() -> None:
     imports = re.compile(
-        r"^\s*(?:import|from) (socket|ssl|httpx|httpcore|urllib\.request|http\.client|http)\b",
+        r"^\s*(?:import|from) (socket|ssl|httpx2?|httpcore|urllib\.request|http\.client|http)\b",
         re.MULTILINE,
     )
     found = {
@@ -189,7 +189,7 @@ def test_only_what_asks_the_gate_can_connect() -> None:
         for path in (ROOT / "app").rglob("*.py")
         if imports.search(path.read_text("utf-8"))
     }
-    assert found == {"app/net", "app/engines/remote", "app/tools/builtin"}
+    assert found == {"app/net", "app/engines/remote", "app/tools/builtin", "app/tools/mcp"}
 
 
 def test_the_app_opens_no_connection_by_qt() -> None:

@@ -28,6 +28,7 @@ class User:
     def __init__(self, answer: dict[str, Any] | None = None, words: str | None = None) -> None:
         self.asked: list[object] = []
         self.declines = False
+        self.waits = 0.0  # seconds before an answer
         self._answer, self._words = answer, words
 
     @property
@@ -46,6 +47,7 @@ class User:
 
     async def _open(self, server: str, address: str, why: str) -> bool:
         self.asked.append((server, address, why))
+        await asyncio.sleep(self.waits)
         return True
 
 
@@ -132,3 +134,17 @@ def test_only_web_pages_are_opened_for_a_server(tmp_path: Path, address: str, ac
 
     asyncio.run(run(Trial(tmp_path)))
     assert user.asked == ([("Poison", address, "Log in")] if action == "accept" else [])
+
+
+def test_the_time_of_a_call_stands_still_while_the_user_is_asked(tmp_path: Path) -> None:
+    user = User()
+    user.waits = 0.6
+
+    async def run() -> None:
+        async with trial(tmp_path, poisoned("page"), user.hooks) as made:
+            object.__setattr__(made.entry, "seconds", 0.3)
+            assert (await made.call(text="https://bank.example/")).text == "accept"
+            with pytest.raises(ToolError, match="did not answer within"):
+                await made.call("echo", text="")
+
+    asyncio.run(run())
