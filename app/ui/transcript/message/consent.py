@@ -32,7 +32,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
 
 from app.domain.tools import Effect
-from app.domain.visible_text import escaped, escaped_sentence, one_line
+from app.domain.visible_text import escaped, escaped_result, escaped_sentence, one_line
 from app.markdown.blocks import Run
 from app.state.tools import Consent, LiveCall
 from app.system.translation import tr
@@ -86,6 +86,7 @@ class ConsentCard(QWidget):
         self.origin = _CodeField(style, self, is_json=False)
         self.origin.setAccessibleName(tr("Details"))
         self.origin.setReadOnly(True)
+        self.texts: dict[str, _CodeField] = {}  # arguments of several lines, as they are read
         self.buttons: dict[Consent, _Answer] = {}
         self._make_buttons()
         self._fill()
@@ -114,13 +115,41 @@ class ConsentCard(QWidget):
     @property
     def edited(self) -> str | None:
         """The arguments, if the user has changed them."""
-        text = self.field.text()
-        return None if text == escaped(self._live.arguments) else text
+        text = self._arguments()
+        return None if text == self._unedited else text
 
     def edit(self, text: str) -> None:
-        """Put other arguments into the field."""
-        self.field.set_text(text)
-        self._check()
+        """Put other arguments into the fields."""
+        self._fill(keep=text)
+
+    def _arguments(self) -> str:
+        """The arguments in the fields."""
+        rest = self.field.text()
+        if not self.texts or argument_fault(rest):
+            return rest
+        values: dict[str, object] = json.loads(rest)
+        texts = {name: field.text() for name, field in self.texts.items()}
+        return json.dumps({**values, **texts}, indent=2, ensure_ascii=False)
+
+    def _show_arguments(self, arguments: str) -> None:
+        """Show texts of several lines in fields of their own, and the rest as JSON."""
+        rest, texts = parted_arguments(arguments)
+        for name in [name for name in self.texts if name not in texts]:
+            self.texts.pop(name).deleteLater()
+        for name, text in texts.items():
+            self._add(one_line(name), self._style.note_face, "secondary")
+            field = self.texts.get(name)
+            if field is None:
+                field = self.texts[name] = _CodeField(self._style, self, is_json=False)
+                field.setAccessibleName(tr("{name}, which can be changed", name=one_line(name)))
+                field.textChanged.connect(self._check)
+                field.left.connect(self.left)
+            field.set_text(escaped_result(text))
+            self._column.addWidget(field)
+            field.show()
+        self._column.addWidget(self.field)
+        self.field.set_text(escaped(rest))
+        self.field.setVisible(rest != "{}" or not texts)
 
     def _make_buttons(self) -> None:
         looks = {Consent.ONCE: "primary"}
@@ -155,8 +184,10 @@ class ConsentCard(QWidget):
             words = tr("This tool has been changed since you allowed it:")
             self._add(words, style.note_face, "warning")
             self._add_differences(live.differences)
-        column.addWidget(self.field)
-        self.field.set_text(escaped(live.arguments) if keep is None else keep)
+        self._show_arguments(live.arguments)
+        self._unedited = self._arguments()
+        if keep is not None:
+            self._show_kept(keep)
         column.addWidget(self.fault)
         details = QVBoxLayout()
         details.setSpacing(4)
@@ -174,6 +205,16 @@ class ConsentCard(QWidget):
         column.addWidget(self._answers)
         self._order_tabs()
         self._check()
+
+    def _show_kept(self, arguments: str) -> None:
+        """Put arguments that the user has changed into the fields that there are."""
+        if self.texts and not argument_fault(arguments):
+            values: dict[str, object] = json.loads(arguments)
+            for name, field in self.texts.items():
+                field.set_text(str(values.pop(name, "")))
+            arguments = json.dumps(values, indent=2, ensure_ascii=False)
+        self.field.set_text(arguments)
+        self.field.setVisible(arguments != "{}" or not self.texts)
 
     def _name_buttons(self) -> None:
         scope, tool = one_line(self._live.scope), self.title
@@ -225,7 +266,8 @@ class ConsentCard(QWidget):
         self.resized.emit()
 
     def _order_tabs(self) -> None:
-        order: list[QWidget] = [self.field, self.details, self.origin, *self.buttons.values()]
+        fields = [*self.texts.values(), self.field]
+        order: list[QWidget] = [*fields, self.details, self.origin, *self.buttons.values()]
         for before, after in pairwise(order):
             QWidget.setTabOrder(before, after)
 
@@ -263,14 +305,14 @@ class ConsentCard(QWidget):
         """Show it in another theme or text size."""
         self._style = style
         keep = self.edited
-        self.field.apply_style(style)
-        self.origin.apply_style(style)
+        for field in (self.field, self.origin, *self.texts.values()):
+            field.apply_style(style)
         self.fault.apply_style(style, style.note_face)
         self._fill(keep)
 
     def wanted_height(self, width: int) -> int:
         """The height that shows all, in pixels."""
-        for field in (self.field, self.origin):
+        for field in (self.field, self.origin, *self.texts.values()):
             field.fit(width - 2 * _PADDING)
         self._column.activate()  # else it remembers older sizes
         return self._column.totalHeightForWidth(width)
@@ -446,6 +488,23 @@ class _JsonColors(QSyntaxHighlighter):
         for start, length, role in line_spans(lexer, text) if lexer else ():
             before, within = units(text[:start]), units(text[start : start + length])
             self.setFormat(before, within, self._style.syntax[role])
+
+
+def parted_arguments(arguments: str) -> tuple[str, dict[str, str]]:
+    """Arguments as JSON without those that are texts of several lines, and these by their names.
+
+    A program on one line, with its line breaks as escapes, could not be read by who allows it.
+    """
+    if argument_fault(arguments):
+        return arguments, {}
+    values: dict[str, object] = json.loads(arguments)
+    texts = {
+        name: value for name, value in values.items() if isinstance(value, str) and "\n" in value
+    }
+    if not texts:
+        return arguments, {}
+    rest = {name: value for name, value in values.items() if name not in texts}
+    return json.dumps(rest, indent=2, ensure_ascii=False), texts
 
 
 def argument_fault(text: str) -> str:

@@ -154,6 +154,24 @@ def test_edited_arguments_are_what_is_allowed(
     assert not any(button.isEnabled() for button in list(card.buttons.values())[:3])
 
 
+def test_a_program_is_read_and_edited_line_by_line(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    program = "total = 0\nfor n in range(5):\n    total += n\n"
+    arguments = json.dumps({"code": program, "seconds": 5}, indent=2)
+    card = asked(view, qtbot, tools, live(1, arguments=arguments))
+    assert card.texts["code"].text() == program
+    assert json.loads(card.field.text()) == {"seconds": 5}
+    assert card.edited is None
+    card.texts["code"].setPlainText("total = 10\n")
+    assert card.edited is not None
+    card.edit(card.edited)  # as when the chat is shown again
+    with qtbot.waitSignal(view.decided) as decided:
+        card.buttons[Consent.ONCE].click()
+    assert decided.args is not None
+    assert json.loads(decided.args[3]) == {"code": "total = 10\n", "seconds": 5}
+
+
 def test_a_call_whose_arguments_are_wrong_can_only_be_denied(
     view: Transcript, qtbot: QtBot, tools: ToolsState
 ) -> None:
