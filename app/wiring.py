@@ -34,6 +34,7 @@ from app.system.awake import Awake
 from app.system.file_manager import show_in_folder
 from app.system.translation import tr
 from app.system.windows_shell import taskbar_button
+from app.tool_server_wiring import connect_tool_servers
 from app.tool_wiring import connect_calls, connect_section
 from app.transfer_dialogs import connect_transfer, export_all
 from app.ui.comparison.values import default_choices
@@ -299,6 +300,7 @@ def connect(window: Window, controller: Controller, theme: Theme) -> None:
     connect_presets(window, controller)
     connect_collections(window, controller)
     connect_network(window, controller)
+    connect_tool_servers(window, controller)
 
     window.performance_opened.connect(controller.performance.refresh)
     window.sidebar_toggled.connect(keep_sidebar)

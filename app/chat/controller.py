@@ -181,7 +181,7 @@ class Controller(QObject):
         )  # fmt: skip
         self.retrieval = Retrieval(state, store_queue, self.edit, self.continue_answer)
         self.tools: Tools = Tools(
-            state, states.tools, store_queue, self._engine, blobs, self.retrieval,
+            state, states.tools, states.tool_servers, store_queue, self._engine, blobs, self.retrieval,
             lambda: self.settings, self.engines.capabilities, self._own_files,
             extractor or default_extractor, self.report, self, source=tool_source,
         )  # fmt: skip
@@ -439,6 +439,7 @@ class Controller(QObject):
         self.collections.read()
         self.indexed_files.forget_unnamed()
         self.network.start()
+        self.tools.servers.begin()
         self.updates.start()
         if model is not None:
             self.chat_models.use(Local(model))

@@ -20,6 +20,7 @@ from app.state.presets import PresetState
 from app.state.server import ServerState
 from app.state.snapshots import SessionState
 from app.state.snippets import SnippetState
+from app.state.tool_servers import ToolServersState
 from app.state.tools import ToolsState
 from app.state.transfer import TransferState
 from app.state.updates import UpdateState
@@ -47,4 +48,5 @@ class States:
     gpu: GPUState = field(default_factory=GPUState)
     collections: CollectionsState = field(default_factory=CollectionsState)
     tools: ToolsState = field(default_factory=ToolsState)
+    tool_servers: ToolServersState = field(default_factory=ToolServersState)
     updates: UpdateState = field(default_factory=UpdateState)

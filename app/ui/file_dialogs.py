@@ -80,6 +80,14 @@ def choose_calls_place(parent: QWidget, start: Path, chosen: Callable[[Path], ob
     dialog.open()
 
 
+def choose_servers(parent: QWidget, folder: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask for another program's file with servers of tools."""
+    dialog = _dialog(parent, tr("Import servers of tools"), folder, lambda paths: chosen(paths[0]))
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.setNameFilters(["JSON (*.json *.jsonc)", f"{tr('All files')} (*)"])
+    dialog.open()
+
+
 def _dialog(parent: QWidget, title: str, folder: Path, chosen: Chosen) -> QFileDialog:
     dialog = QFileDialog(parent, title, str(folder))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

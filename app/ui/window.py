@@ -16,6 +16,7 @@ from PySide6.QtGui import QAction, QCloseEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
+    QSizePolicy,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -46,6 +47,7 @@ from app.ui.placement import Placement
 from app.ui.settings.shortcuts import CARD_WIDTH as SHORTCUTS_WIDTH
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from app.ui.theme import icons
+from app.ui.tools.question_place import QuestionPlace
 from app.ui.transfer.view import TransferView
 from app.ui.widgets.banner import Banners
 from app.ui.widgets.controls import Column
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from app.ui.presets.page import PresetsPage
     from app.ui.settings.page import Preferences
     from app.ui.tools.page import ActivityPage
+    from app.ui.tools.servers import ServersPage
 
 _NARROW = 720  # pixels: in a narrower window the sidebar is hidden
 
@@ -112,6 +115,7 @@ class Window(QWidget):
         self.archive = PageOpener(self._make_archive, self)
         self.performance = PageOpener(self._make_performance, self)
         self.activity = PageOpener(self._make_activity, self)
+        self.servers = PageOpener(self._make_servers, self)
         self.connections = PageOpener(self._make_connections, self)
         self.collections = PageOpener(self._make_collections, self)
         self.presets = PageOpener(self._make_presets, self)
@@ -149,16 +153,20 @@ class Window(QWidget):
         self.prompt_list = PromptList(states, self.composer, self.chat)
         self.attaching = Attaching(self, states, self.chat)
         self.transfer = TransferView(states.transfer, self)
+        self.questions = QuestionPlace(states.tool_servers, self)
         self.preset_menu = PresetMenu(states.presets, self)
 
     def _lay_out(self) -> None:
         self._pages = QStackedWidget()
         self._pages.addWidget(self.chat)
+        policies = QSizePolicy.Policy
+        self._pages.setSizePolicy(policies.Preferred, policies.Ignored)  # it takes what is left
         page = QVBoxLayout()
         page.setSpacing(0)
         page.addWidget(self.top_bar)
         page.addWidget(Column(self.banners))
         page.addWidget(Column(self.transfer))
+        page.addWidget(Column(self.questions))
         page.addWidget(self._pages, 1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -435,6 +443,7 @@ class Window(QWidget):
         )
         page.performance_requested.connect(self.performance.toggle)
         page.tools.activity_requested.connect(self.activity.toggle)
+        page.tools.servers_requested.connect(self.servers.open)
         page.connections_requested.connect(self.connections.toggle)
         return page
 
@@ -467,13 +476,22 @@ class Window(QWidget):
     def _make_activity(self) -> ActivityPage:
         from app.ui.tools.page import ActivityPage
 
-        return ActivityPage(self._state, self._states.tools)
+        page = ActivityPage(self._state, self._states.tools)
+        page.servers_requested.connect(self.servers.open)
+        return page
+
+    def _make_servers(self) -> ServersPage:
+        from app.ui.tools.servers import ServersPage
+
+        return ServersPage(self._states.tool_servers)
 
     def _make_connections(self) -> ConnectionsPage:
         from app.ui.connections.page import ConnectionsPage
 
         states = self._states
-        return ConnectionsPage(self._settings(), states.connections, states.server)
+        page = ConnectionsPage(self._settings(), states.connections, states.server)
+        page.tool_servers_requested.connect(self.servers.open)
+        return page
 
     def _make_collections(self) -> CollectionsPage:
         from app.ui.collections.page import CollectionsPage
@@ -625,6 +643,7 @@ class Window(QWidget):
             if not card.isHidden():
                 card.fit()
         self.transfer.fit()
+        self.questions.fit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         event.setAccepted(self._close_confirmed)  # else `closing` first saves what is unsaved

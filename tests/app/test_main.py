@@ -257,6 +257,7 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.wiring",
 )
 NOT_WITH_THE_CONTROLLER = (  # which is imported next
+    "app.chat.tools.running_servers",
     "app.chat.transfer.markdown_export",
     "app.chat.transfer.native_json",
     "app.chat.transfer.sources",
@@ -264,8 +265,11 @@ NOT_WITH_THE_CONTROLLER = (  # which is imported next
     "app.documents.readers",
     "app.markdown.word",
     "app.store.salvage",
+    "app.tools.mcp",
+    "app.ui.tools.questions",
+    "app.ui.tools.servers",
 )
-OF_OTHERS = ("chardet", "httpx", "numpy", "pypdfium2", "starlette", "torch", "uvicorn")
+OF_OTHERS = ("chardet", "httpx", "mcp", "numpy", "pypdfium2", "starlette", "torch", "uvicorn")
 AT_FIRST_PAINT = (
     "from app.ui.window import Window as C; old = C.__init__\n"
     "def init(self, *rest): old(self, *rest); self.painted.connect(lambda: done(self))\n"

@@ -45,6 +45,7 @@ import scenes_search
 import scenes_settings
 import scenes_tables
 import scenes_tool_calls
+import scenes_tool_servers
 import scenes_tools
 import scenes_transfer
 import scenes_trash
@@ -70,6 +71,7 @@ SCENES: dict[str, Scene] = {
     **scenes_passages.SCENES,
     **scenes_tables.SCENES,
     **scenes_tool_calls.SCENES,
+    **scenes_tool_servers.SCENES,
     **scenes_tools.SCENES,
     **scenes_adapters.SCENES,
     **scenes_performance.SCENES,
@@ -129,6 +131,8 @@ HIGH_CONTRAST = (
     "tools_asking_long",
     "tools_panel_files",
     "activity_open",
+    "tool_servers",
+    "tool_servers_start",
 )
 SCALED = ("empty", "long_answer", "picker", "panel_set", "connections_busy", "remote_answer")
 

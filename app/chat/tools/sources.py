@@ -35,17 +35,19 @@ class ToolSources:
         services: Services,
         settings: Callable[[], Settings],
         secrets: Path,
+        servers: Callable[[], ToolSource],
         changed: Callable[[], None],
     ) -> None:
-        """`secrets` is the file of keys that the keyring does not take; `changed` is called on the
-        GUI thread when tools are others than before.
+        """`secrets` is the file of keys that the keyring does not take; `servers` makes the source
+        of the tools of servers. `changed` is called on the GUI thread when tools are others than
+        before.
         """
+        self._servers = servers
         self._thread, self._services, self._settings = thread, services, settings
         self._changed = changed
         self._keys: dict[str, str] = {}  # by service, as far as they are known
         self._secrets = SecretStore(secrets)
         self._worker = BackgroundWorker("tool keys", thread)
-        self.joined: list[ToolSource] = []  # an earlier one keeps its names
 
     def make(self) -> ToolSource:
         """The source of all tools."""
@@ -58,8 +60,7 @@ class ToolSources:
         built_in = BuiltInTools(
             self._services, web_search=self._web_search, proxy=lambda: self._settings().proxy
         )
-        self.joined[:0] = [built_in, python]
-        return JoinedTools(self.joined)
+        return JoinedTools((built_in, python, self._servers()))  # the first ones keep their names
 
     def settings_changed(self) -> None:
         """The search service may be another one."""

@@ -14,6 +14,8 @@ from app.chat.documents.retrieval import Retrieval
 from app.chat.tools.calls import ToolCalls
 from app.chat.tools.grants import Grants
 from app.chat.tools.offered import OfferedTools
+from app.chat.tools.server_offers import ServerOffers
+from app.chat.tools.servers import ToolServers
 from app.chat.tools.services import ToolServices
 from app.chat.tools.sources import ToolSources
 from app.chat.tools.thread import ToolThread
@@ -25,6 +27,7 @@ from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
 from app.settings.table import Settings
 from app.state.chat import ModelPhase, State
+from app.state.tool_servers import ToolServersState
 from app.state.tools import ToolRow, ToolsState
 from app.store.blobs import Blobs
 from app.store.writer import StoreQueue
@@ -42,6 +45,7 @@ class Tools(QObject):
         self,
         state: State,
         shown: ToolsState,
+        servers: ToolServersState,
         store_queue: StoreQueue,
         engine: EngineClient,
         blobs: Blobs,
@@ -62,12 +66,18 @@ class Tools(QObject):
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._engine, self._files, self._report = engine, files, report
         self.thread_of_tools = ToolThread(self)
+        self.servers = ToolServers(
+            state, servers, self.thread_of_tools, store_queue.path.parent, engine,
+            self._refresh, report, self,
+        )  # fmt: skip
+        self.server_offers = ServerOffers(state, servers, self.servers, self)
         self._services = ToolServices(self.thread_of_tools, retrieval, store_queue, extractor)
         self.sources = ToolSources(
             self.thread_of_tools,
             self._services,
             settings,
             store_queue.path.with_name("tool-keys.json"),
+            self.servers.source,
             self._refresh,
         )
         self.offered = OfferedTools(state, source or self.sources.make, capabilities)
@@ -90,6 +100,7 @@ class Tools(QObject):
 
     def close(self) -> None:
         """Stop all calls; answers that wait for them can be continued in the next run."""
+        self.servers.close()
         self.thread_of_tools.stop()
         self._services.close()
         self.sources.close()

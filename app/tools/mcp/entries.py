@@ -1,11 +1,13 @@
-"""The stored servers of tools: one JSON file that only the user can read.
+"""The stored servers of tools: one JSON file that only the user can read, and its secrets.
 
-The file is read once and replaced after each change. Every method may be called from any thread;
-those that write may block.
+Values of variables and headers are kept with the secrets, the file has only their names. The file
+is read once and replaced after each change. Every method may be called from any thread; the first
+one, and those that write, may block.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
@@ -15,11 +17,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from app.system import json_file
-from app.system.translation import tr
+from app.system.secret_store import NoKeyring, SecretStore
+from app.system.translation import sentences, tr
 from app.tools.mcp import import_json
 from app.tools.mcp.entry import EntryError, ServerEntry, checked, from_json, to_json
 
 _VERSION = 1  # of the file; a new key needs no new version
+_SECRET = ("environment", "headers", "client_secret")  # keys of a row
 _log = logging.getLogger(__name__)
 
 
@@ -27,9 +31,13 @@ class EntryStore:
     """Reads and changes the entries."""
 
     def __init__(
-        self, file: Path, make_id: Callable[[], str] = lambda: secrets.token_hex(8)
+        self,
+        file: Path,
+        make_id: Callable[[], str] = lambda: secrets.token_hex(8),
+        secret_store: SecretStore | None = None,
     ) -> None:
-        self._file, self._make_id = file, make_id
+        """Without a `secret_store` the file has the secrets too."""
+        self._file, self._make_id, self._secrets = file, make_id, secret_store
         self._guard = threading.RLock()
         self._entries: dict[str, ServerEntry] | None = None
         self._unread: list[object] = []  # rows that this version cannot read
@@ -63,6 +71,8 @@ class EntryStore:
         """Delete an entry; raises `JsonFileError`."""
         with self._guard:
             self._write({each.id: each for each in self.all() if each.id != id})
+            if self._secrets is not None:
+                self._secrets.delete(_secret_id(id))
 
     def add(self, text: str) -> import_json.Imported:
         """Store the servers of another program's file, all of them off; raises `JsonFileError`."""
@@ -84,25 +94,69 @@ class EntryStore:
         return import_json.Imported(tuple(added), found.problems)
 
     def _stored(self) -> dict[str, ServerEntry]:
+        if (known := self._entries) is not None:  # a change may hold the lock for long
+            return known
         with self._guard:
             if self._entries is None:
                 rows = json_file.read(self._file).get("servers")
-                self._entries = {}
+                entries: dict[str, ServerEntry] = {}
                 problems: list[str] = []
                 for row in cast("list[object]", rows) if isinstance(rows, list) else []:
                     try:
-                        entry = from_json(row)
+                        entry = from_json(self._filled(row))
                     except EntryError as error:
                         problems.append(str(error))
                         self._unread.append(row)
                         continue
-                    self._entries[entry.id or self._make_id()] = entry
+                    entries[entry.id or self._make_id()] = entry
                 self.problems = tuple(problems)
+                self._entries = entries
                 for each in problems:
                     _log.warning("a server of tools was skipped: %s", each)
             return self._entries
 
+    def _filled(self, row: object) -> object:
+        """A row of the file with its secrets; raises EntryError if the keyring does not give them."""
+        if self._secrets is None or not isinstance(row, dict):
+            return row
+        values = cast("dict[str, Any]", row)
+        if values.get("has_secrets") is not True:
+            return values
+        try:
+            text = self._secrets.load(_secret_id(str(values.get("id"))))
+            found: object = json.loads(text or "")
+        except NoKeyring as error:
+            words = tr(
+                "The secrets of “{name}” are in the keyring, which cannot be read: {reason}.",
+                name=values.get("name"),
+                reason=error,
+            )
+            remedy = tr("Unlock the keyring, and start Tokonoma again.")
+            raise EntryError(sentences(words, remedy), remedy) from error
+        except ValueError:  # they were deleted there: the names stay, without values
+            found = None
+        return values | (cast("dict[str, Any]", found) if isinstance(found, dict) else {})
+
     def _write(self, entries: dict[str, ServerEntry]) -> None:
-        rows: list[Any] = [to_json(each) for each in entries.values()]
+        rows: list[Any] = [self._row(each) for each in entries.values()]
         json_file.write(self._file, {"version": _VERSION, "servers": [*rows, *self._unread]})
         self._entries = entries
+
+    def _row(self, entry: ServerEntry) -> dict[str, Any]:
+        """An entry as the file has it; its secrets are kept with the others, if they changed."""
+        row = to_json(entry)
+        hidden = {key: row[key] for key in _SECRET if row.get(key)}
+        if self._secrets is None or not hidden:
+            return row
+        before = (self._entries or {}).get(entry.id)
+        known = to_json(before) if before is not None else {}
+        if any(known.get(key) != value for key, value in hidden.items()):
+            self._secrets.save(_secret_id(entry.id), json.dumps(hidden))
+        for key, value in hidden.items():
+            row[key] = "" if isinstance(value, str) else dict.fromkeys(value, "")
+        return row | {"has_secrets": True}
+
+
+def _secret_id(id: str) -> str:
+    """Under which the secrets of an entry are kept."""
+    return f"mcp values:{id}"

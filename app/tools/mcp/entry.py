@@ -54,6 +54,13 @@ class ServerEntry:
     client_secret: str = field(default="", repr=False)
     enabled: bool = False  # the user wants it to run; it starts only by `McpServers.start`
     seconds: float = SECONDS  # time limit of a call without progress
+    with_app: bool = False  # if `enabled`, it starts with the app
+    allowed: str = field(default="", repr=False)  # the `origin` that the user allowed to start
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it is what the user allowed to start."""
+        return self.allowed == self.origin
 
     @property
     def is_http(self) -> bool:
@@ -154,7 +161,9 @@ def to_json(entry: ServerEntry) -> dict[str, Any]:
             "folder": entry.folder,
             "environment": dict(entry.environment),
         }
-    return made | {"seconds": entry.seconds}
+    return made | {
+        "seconds": entry.seconds, "with_app": entry.with_app, "allowed": entry.allowed
+    }  # fmt: skip
 
 
 def from_json(row: object) -> ServerEntry:
@@ -176,6 +185,8 @@ def from_json(row: object) -> ServerEntry:
             _text(values, "client_secret", name),
             values.get("enabled") is True,
             float(seconds) if _is_number(seconds) else 0.0,
+            values.get("with_app") is True,
+            _text(values, "allowed", name),
         )
     )
 

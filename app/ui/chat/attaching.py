@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.domain.documents import Passage
 from app.domain.mark_parser import find_marks
@@ -16,8 +16,10 @@ from app.domain.marks import pictures_asked_about
 from app.domain.message import Message
 from app.domain.parts import FilePart, ImagePart, images, typed_text
 from app.domain.passages import passage_file
+from app.domain.untrusted import on_one_line
 from app.state.attachments import Attachment
 from app.state.states import States
+from app.system.translation import tr
 from app.ui.chat.composer.file_list import FileList
 from app.ui.chat.page import ChatPage
 from app.ui.documents.chip import AttachmentChip
@@ -29,6 +31,9 @@ from app.ui.pictures.viewer import PictureViewer
 from app.ui.widgets.menus import new_menu, popup_below
 from app.ui.widgets.popover import Popover
 
+_MOST_RESOURCES = 50  # of one server, in a menu
+_LONGEST_TITLE = 60  # characters
+
 
 class Attaching(QObject):
     """Emits the user's requests; `app.wiring` connects them."""
@@ -37,12 +42,14 @@ class Attaching(QObject):
     folder_requested = Signal(object)  # Path of a file, to be shown in its folder
     document_requested = Signal(object)  # Passage whose document is to be read
     screenshot_requested = Signal(str)  # the name of the window for the portal of the desktop
+    resource_requested = Signal(str, str)  # id of a server of tools, address of a resource
     chat_requested = Signal()  # files are about to be attached: show where
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
         super().__init__(window)
         self._window, self._chat, self._state = window, chat, states.chat
         self._attachments, self._library = states.attachments, states.library
+        self._servers = states.tool_servers
         self._folder = Path.home()  # of the last dialog
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments, states.pictures)
@@ -53,6 +60,7 @@ class Attaching(QObject):
         composer.attach_requested.connect(self.choose_files)
         composer.folder_requested.connect(self.choose_folder)
         composer.screenshot_requested.connect(self.take_screenshot)
+        composer.attach_menu_opened.connect(self._offer_resources)
         self.regions.ended.connect(composer.setFocus)
         composer.file_opened.connect(self._open)
         composer.pasted_opened.connect(self._open_pasted)
@@ -90,6 +98,17 @@ class Attaching(QObject):
         """Let the user choose what of the screen is to be attached."""
         is_x11 = QGuiApplication.platformName() == "xcb"
         self.screenshot_requested.emit(f"x11:{int(self._window.winId()):x}" if is_x11 else "")
+
+    def _offer_resources(self, menu: QMenu) -> None:
+        """Add what servers of tools offer to a menu."""
+        for row in self._servers.rows:
+            if not row.resources:
+                continue
+            inner = menu.addMenu(tr("From {name}", name=on_one_line(row.name)).replace("&", "&&"))
+            for each in row.resources[:_MOST_RESOURCES]:
+                words = on_one_line(each.title or each.id)[:_LONGEST_TITLE].replace("&", "&&")
+                choose = partial(self.resource_requested.emit, row.id, each.id)
+                inner.addAction(f"{words}…" if each.is_template else words, choose)
 
     def _on_chosen(self, paths: list[Path]) -> None:
         self._folder = paths[0].parent

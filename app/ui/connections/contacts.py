@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.state.connections import ConnectionsState, ContactRow
 from app.system.byte_size import size
 from app.system.translation import isolated, tr, trn
-from app.ui.connections.parts import wrapped
+from app.ui.widgets.cards import wrapped
 from app.ui.widgets.controls import TextButton, section_heading
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.units import moment

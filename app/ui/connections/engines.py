@@ -19,10 +19,10 @@ from app.state.connections import (
     Question,
 )
 from app.system.translation import isolated, listed, sentences, tr, trn
-from app.ui.connections.parts import framed, show_words, wrapped
 from app.ui.settings.fields import LineField, TextField
 from app.ui.settings.row import PreferenceRow
 from app.ui.theme.theme import BODY, SMALL, font
+from app.ui.widgets.cards import button_line, framed, show_words, wrapped
 from app.ui.widgets.controls import (
     ElidedLabel,
     TextButton,
@@ -32,7 +32,6 @@ from app.ui.widgets.controls import (
     set_property,
 )
 from app.ui.widgets.undo_line import UndoLine
-from app.ui.widgets.wrap import WrapLayout
 
 _LINES = ("address", "name", "key", "model")
 _SHOWN_MODELS = 5  # by name; the others are counted
@@ -54,7 +53,7 @@ class EngineCard(QFrame):
         layout = framed(self)
         for part in (self.name, self.address, self.words):
             layout.addWidget(part)
-        layout.addWidget(_line(self.test, self.edit, self.delete, self.chat))
+        layout.addWidget(button_line(self.test, self.edit, self.delete, self.chat))
 
     def show_engine(self, row: EngineRow, *, offline: bool) -> None:
         """Show a connection; offline it cannot be tested."""
@@ -92,7 +91,7 @@ class FoundCard(QFrame):
         layout = framed(self)
         layout.addWidget(self.words)
         layout.addWidget(self.address)
-        layout.addWidget(_line(self.use))
+        layout.addWidget(button_line(self.use))
 
 
 class EngineEditor(QFrame):
@@ -136,7 +135,7 @@ class EngineEditor(QFrame):
             layout.addWidget(row)
             if name == "key":
                 layout.addWidget(self.forget_key, 0, Qt.AlignmentFlag.AlignLeading)
-        for part in (self.problem, self.question, _line(self.save, self.agree, self.cancel)):
+        for part in (self.problem, self.question, button_line(self.save, self.agree, self.cancel)):
             layout.addWidget(part)
         self.forget_key.clicked.connect(self._forget_key)
         self.save.clicked.connect(self._save)
@@ -284,7 +283,7 @@ class EnginesSection(QWidget):
             layout.addWidget(part)
         layout.addWidget(self.undo)
         layout.addLayout(self._list)
-        for part in (self.searching, self.editor, _line(self.add, self.search)):
+        for part in (self.searching, self.editor, button_line(self.add, self.search)):
             layout.addWidget(part)
         self.add.clicked.connect(lambda: self.open_editor(None))
         self.search.clicked.connect(self.search_requested)
@@ -398,11 +397,3 @@ def _state_words(row: EngineRow) -> tuple[str, str]:
             names = listed(map(isolated, row.models[:_SHOWN_MODELS]))
             words = trn("{count} model: {names}", "{count} models: {names}", count, names=names)
             return "secondary", words + (" …" if count > _SHOWN_MODELS else "")
-
-
-def _line(*buttons: QWidget) -> QWidget:
-    line = QWidget()
-    row = WrapLayout(line, 8, centred=False)
-    for button in buttons:
-        row.addWidget(button)
-    return line

@@ -17,6 +17,7 @@ from app.ui.connections.engines import EnginesSection
 from app.ui.connections.server import ServerSection
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette
+from app.ui.widgets.controls import TextButton, align_text_at_start
 from app.ui.widgets.scroll_page import ScrollPage
 from app.ui.widgets.switch_row import SwitchRow
 
@@ -26,6 +27,7 @@ class ConnectionsPage(ScrollPage):
 
     changed = Signal(str, object)  # name and valid value of a setting
     hidden = Signal()
+    tool_servers_requested = Signal()  # their page
 
     def __init__(
         self, settings: Settings, connections: ConnectionsState, server: ServerState
@@ -35,19 +37,25 @@ class ConnectionsPage(ScrollPage):
         self.server = ServerSection(server)
         self.engines = EnginesSection(connections)
         self.contacts = ContactsSection(connections)
+        self.tool_servers = TextButton(tr("Servers of tools…"), "link")
+        align_text_at_start(self.tool_servers)
         self._lay_out()
         self._connect()
         self.show_settings(settings)
 
     def _lay_out(self) -> None:
         rows = self.lay_out(self)
-        for part in (self.offline, self.server, self.engines, self.contacts):
+        for part in (self.offline, self.server, self.engines):
             rows.addWidget(part)
+        rows.addSpacing(16)
+        rows.addWidget(self.tool_servers, 0, Qt.AlignmentFlag.AlignLeading)
+        rows.addWidget(self.contacts)
         rows.addStretch(1)
 
     def _connect(self) -> None:
         self.offline.switched.connect(partial(self.changed.emit, "offline"))
         self.server.changed.connect(self.changed)
+        self.tool_servers.clicked.connect(self.tool_servers_requested)
         self.engines.editor.reached.connect(self._scroll_to, Qt.ConnectionType.QueuedConnection)
         self.follow_focus()
 

@@ -1,14 +1,15 @@
-"""Parts of the page of connections: a copy button, a value with buttons, a wrapped line."""
+"""Parts of the page of connections: a copy button, and a value with buttons."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QFont, QGuiApplication
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.system.translation import isolated, tr
-from app.ui.theme.theme import BODY, SMALL, code_font, font
+from app.ui.theme.theme import BODY, code_font, font
 from app.ui.widgets import accessibility
+from app.ui.widgets.cards import wrapped
 from app.ui.widgets.controls import TextButton, label, make_selectable
 from app.ui.widgets.wrap import WrapLayout
 
@@ -64,26 +65,3 @@ class ValueRow(QWidget):
         self.value.setVisible(bool(value))
         self.words.setText(words)
         self.words.setVisible(bool(words))
-
-
-def wrapped(words: str, tone: str = "secondary", pixels: int = SMALL) -> QLabel:
-    """A label of several lines, hidden while it is empty."""
-    made = label(words, tone, pixels, wraps=True)
-    made.setVisible(bool(words))
-    return made
-
-
-def show_words(line: QLabel, words: str) -> None:
-    """Set the words of a label, and hide an empty one."""
-    line.setText(words)
-    line.setVisible(bool(words))
-
-
-def framed(parent: QWidget) -> QVBoxLayout:
-    """The layout of a card."""
-    parent.setObjectName("news")
-    parent.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-    layout = QVBoxLayout(parent)
-    layout.setContentsMargins(12, 8, 12, 8)
-    layout.setSpacing(4)
-    return layout

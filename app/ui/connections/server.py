@@ -11,9 +11,10 @@ from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 from app.settings.table import SETTINGS, Settings
 from app.state.server import ClientRow, LogRow, ServerPhase, ServerState, ServerStatus
 from app.system.translation import isolated, number, sentences, tr, trn
-from app.ui.connections.parts import CopyButton, ValueRow, show_words, wrapped
+from app.ui.connections.parts import CopyButton, ValueRow
 from app.ui.settings.row import PreferenceRow
 from app.ui.theme.theme import SMALL, figures
+from app.ui.widgets.cards import show_words, wrapped
 from app.ui.widgets.controls import TextButton, section_heading
 from app.ui.widgets.row_list import RowList
 from app.ui.widgets.switch_row import SwitchRow

@@ -26,11 +26,13 @@ class ActivityPage(Page):
     """Shows the state of tools; its views emit the user's requests, and so does it."""
 
     export_requested = Signal(object)  # Path of the file to write: all calls, as JSON
+    servers_requested = Signal()  # the page of the servers of tools
 
     def __init__(self, chat: State, state: ToolsState) -> None:
         super().__init__(tr("Activity of tools"))
         self._state = state
         self.export_button = TextButton(tr("Export…"), "outlined")
+        self.servers_button = TextButton(tr("Servers of tools…"), "outlined")
         self.export_button.setToolTip(tr("All calls, in a JSON file"))
         about = Setting(
             tr("Show"), choices=(_CALLS, _ALLOWED), words=(tr("Calls"), tr("What you allowed"))
@@ -52,10 +54,15 @@ class ActivityPage(Page):
         column.addWidget(self._views, 1)
         page = QVBoxLayout(self)
         page.setContentsMargins(0, 0, 0, 0)
-        page.addWidget(page_head(self.accessibleName(), self.export_button, self.close_button))
+        page.addWidget(
+            page_head(
+                self.accessibleName(), self.servers_button, self.export_button, self.close_button
+            )
+        )
         page.addWidget(with_scroll_bar_margin(Column(content)), 1)
         self.tabs.picked.connect(self._show_view)
         self.export_button.clicked.connect(self._export)
+        self.servers_button.clicked.connect(self.servers_requested)
         state.activity_changed.connect(self._show_export)
         self._show_export()
         follow_palette(self._recolor)

@@ -172,6 +172,7 @@ class Composer(QFrame):
     collections_requested = Signal()  # the collections are to be shown
     file_opened = Signal(object)  # Attachment, whose text is to be shown
     menu_requested = Signal(object)  # AttachmentChip of a picture
+    attach_menu_opened = Signal(object)  # QMenu, to be filled further
     pasted_opened = Signal(object)  # FilePart of a pasted text, which is to be shown
     file_removed = Signal(int)  # id of an attachment
     file_restored = Signal(object, int)  # removed Attachment, and its place
@@ -465,6 +466,7 @@ class Composer(QFrame):
         menu.addAction(tr("Attach a folder…"), self.folder_requested.emit)
         menu.addAction(tr("Take a screenshot…"), self.screenshot_requested.emit)
         menu.addAction(tr("Collections…"), self.collections_requested.emit)
+        self.attach_menu_opened.emit(menu)
         menu.popup(self.attach_button.mapToGlobal(point))
 
     # --- steps ----------------------------------------------------------------------------------

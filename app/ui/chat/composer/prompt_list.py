@@ -16,6 +16,7 @@ from app.domain.chat import Preset
 from app.domain.documents import Reads
 from app.domain.language_names import language_names
 from app.domain.snippet import Snippet, has_words, matching
+from app.domain.untrusted import on_one_line, written_out
 from app.domain.variables import resolved
 from app.state.states import States
 from app.system.translation import tr
@@ -32,6 +33,7 @@ class PromptList(OfferList):
 
     parts_wanted = Signal(object)  # the documents are read part by part: a `Reads`
     preset_chosen = Signal(object)  # its id, for the new chat
+    server_prompt_chosen = Signal(str, str)  # id of a server of tools, name of a prompt
     manage_requested = Signal()
 
     def __init__(self, states: States, composer: Composer, parent: QWidget) -> None:
@@ -43,7 +45,9 @@ class PromptList(OfferList):
         self.manage.clicked.connect(self._manage)
         self.rows.addWidget(self.manage, 0, Qt.AlignmentFlag.AlignLeading)
         composer.editor.slash_typed.connect(self.open_list)
+        self._servers = states.tool_servers
         self._snippets.changed.connect(self.follow)
+        self._servers.changed.connect(self.follow)
         self._presets.changed.connect(self.follow)
         self._chat.conversation_changed.connect(self.follow)
 
@@ -72,9 +76,23 @@ class PromptList(OfferList):
             Offer(self._preset_words(each), partial(self._use_preset, each), _text(each))
             for each in self._usable(query)
         ]
+        prompts += self._of_servers(query)
         if self._attachments.of(self._chat.current):
             return [*self._built_in(query), *prompts, *presets]
         return [*prompts, *self._built_in(query), *presets]
+
+    def _of_servers(self, query: str) -> list[Offer]:
+        """The prompts of servers of tools that run."""
+        return [
+            Offer(words, partial(self._use_of_server, row.id, each.id), written_out(each.about))
+            for row in self._servers.rows
+            for each in row.prompts
+            if has_words(words := on_one_line(f"{each.title or each.id} · {row.name}"), query)
+        ]
+
+    def _use_of_server(self, server: str, name: str) -> None:
+        self._composer.replace_text("")
+        self.server_prompt_chosen.emit(server, name)
 
     def _built_in(self, query: str) -> list[Offer]:
         """Prompts for documents that are too long to be read at once."""
