@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeyEvent, QKeySequence, QShortcut
@@ -9,10 +11,13 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 
 from app.actions import ACTIONS, OTHER_KEYS, Action
+from app.domain.parts import ToolCallPart
+from app.state.tools import CallPhase, LiveCall
 from app.ui.settings.shortcuts import Shortcuts, keys_of
 from engine import Chat
 from fakes import MODEL
 from stage import Stage
+from tool_rows import WRITE
 
 
 def test_no_two_actions_share_a_name_or_a_key(qapp: QApplication) -> None:
@@ -46,6 +51,10 @@ def seen(stage: Stage, quits: int) -> dict[str, object]:
         "find_next": window.chat.transcript.finder.place,
         "find_previous": window.chat.transcript.finder.place,
         "regenerate": stage.engine.count(Chat),
+        "consent": any(
+            window.transcript.calls.consents[key].isAncestorOf(QApplication.focusWidget() or window)
+            for key in window.transcript.calls.consents
+        ),
         "copy_answer": QGuiApplication.clipboard().text(),
         "panel": window.panel.is_open,
         "model": window.picker_card.isVisible(),
@@ -88,6 +97,13 @@ def test_every_action_is_wired_in_the_window(stage: Stage, row: Action) -> None:
     if row.id in ("find_next", "find_previous"):
         stage.window.open_find()
         stage.window.chat.find_bar.field.setText("o")
+    if row.id == "consent":
+        message = stage.state.messages[-1]
+        parts = (*message.parts, ToolCallPart(WRITE.name, "{}", "1"))
+        stage.state.change(replace(message, parts=parts))
+        asking = LiveCall(message.conversation, message.id, "1", WRITE, "{}", CallPhase.ASKING)
+        stage.states.tools.set_live(asking)
+        stage.wait_until_idle()
     action = stage.window.actions_by_id[row.id]
     assert action in stage.window.actions()
     assert action.shortcuts() == keys_of(row)

@@ -17,18 +17,27 @@ import scenes_connections
 import shots
 from scenes_chat import fill
 from stage import Stage, flush
+from tool_rows import BUILT_IN, ISSUES
 
 SAMPLE = ("empty", "library_full", "settings_look", "panel_set", "folders", "connections_busy")
+TOOLS = {tool.title for tool in (*BUILT_IN, ISSUES)}  # as their sources say it
 SAID_BY_SCENES = {  # as a store, the engine or the name of a folder does
     "database_banner": {"Move it aside"},
     "picker_failed": {"Choose a GGUF file"},
     "library_end": {"Models"},
     "library_embedders": {"Models"},
     "import_preview": {"The file is damaged or not complete"},
+    **dict.fromkeys(
+        ("tools_panel", "tools_panel_files", "tools_panel_many", "tools_panel_reason"), TOOLS
+    ),
+    **dict.fromkeys(("activity_allowed", "activity_open", "activity_narrow"), TOOLS),
     "long_document_saved": {"Show in folder", "Rewrite this document in plain language"},
 }
 LOGGED_BY_SCENES = ("newer_chats",)  # a change of a chat that can only be read
-PLACED_BY_SCENES = ("reduced_speed",)  # a tooltip
+PLACED_BY_SCENES = (
+    "reduced_speed",  # a tooltip
+    *("tools_asking_long", "tools_asking_top"),  # a scroll bar of code, which runs left to right
+)
 BREAKS = re.compile(r" · |\n|: |, |\. ")
 Places = list[tuple[str, QRect]]
 WORD = re.compile(r"[^\W\d_]{2}")

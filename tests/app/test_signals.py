@@ -28,6 +28,9 @@ SMALL = {
     "WaitingMessages.remove_requested(int)",
     "WaitingMessages.send_requested(int)",
     "_ListPart.navigated(int)",  # key
+    "QuestionsView.agreed(int)",  # counted from 1 in each run, as in the next two
+    "QuestionsView.answered(int,PyObject)",
+    "QuestionsView.page_requested(int,QString)",
     "LibraryPage.cancel_requested(int)",  # of a download: counted from 1 in each run
     "LibraryPage.pause_requested(int)",
     "LibraryPage.resume_requested(int)",

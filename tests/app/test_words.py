@@ -41,6 +41,35 @@ NO_TEXTS = {
     "app/chat/transfer/values.py": {
         r"(\d{4})-(\d{1,2})-(\d{1,2}) ?@ ?(\d{1,2})h ?(\d{1,2})m(?: ?(\d{1,2})s(?: ?(\d{1,3})ms)?)?",
     },
+    "app/chat/tools/calls.py": {  # what the model reads
+        "The user did not allow this call. Go on without it, or ask what to do instead.",
+        "The user stopped this call.",
+        "The call failed: {…}.",
+        "Only {…} calls can be made at once. Make this one later if needed.",
+        "The call took longer than {…} seconds and was stopped.",
+        "The tools are: {…}.",
+        "No tools can be called now.",
+        "There is no tool {…}. {…}",
+    },
+    "app/chat/tools/running_servers.py": {
+        *("tool servers.json", "tool server keys.json", "tool logins.json"),  # names of files
+        "{…} was changed and waits for the user's consent.",  # this and the next for the model
+        "{…} could not be started again: {…}",
+        "This tool is another one since its server was started again.",
+    },
+    "app/chat/tools/server_offers.py": {"server resource"},  # a kind of notice
+    "app/chat/tools/servers.py": {
+        "tool servers.json",  # name of a file
+        "The server of this tool is not running.",  # for the model
+    },
+    "app/chat/tools/services.py": {
+        "replaced files",  # name of a folder
+        "This chat has no documents that can be searched.",  # this and the next for the model
+        "The documents of this chat cannot be searched now.",
+        "The text of {…} cannot be read: {…}.",
+        "the folder of replaced files as {…}",
+    },
+    "app/chat/tools/sources.py": {"tool keys"},  # name of a thread
     "app/chat/updates.py": {"other version"},  # a kind of notice
     "app/library/better_model.py": {"better model"},  # a kind of notice
     "app/library/gpu_support.py": {"gpu support", "GPU support"},  # a kind of notice, a thread
@@ -75,6 +104,7 @@ NO_TEXTS = {
         *("Noto Sans JP", "Source Han Sans JP", "Malgun Gothic", "Apple SD Gothic Neo"),
         *("Noto Sans CJK KR", "Noto Sans KR", "Source Han Sans KR"),
     },
+    "app/ui/transcript/message/consent.py": {'{"name": "value"}'},  # an example of JSON
     "app/ui/transcript/message/controls.py": {
         "link {…} {…}",
         "button {…} {…}",
@@ -87,6 +117,7 @@ NO_TEXTS = {
         "Markdown (*.md)",
         "Word (*.docx)",
         "JSON (*.json)",
+        "JSON (*.json *.jsonc)",
     },
     "app/ui/window.py": {"{…} — Tokonoma", "Tokonoma"},
 }

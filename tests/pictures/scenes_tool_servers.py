@@ -20,7 +20,7 @@ from stage import Stage, flush, until
 
 ROWS = (
     ServerRow(
-        "files", "Files", "npx -y @modelcontextprotocol/server-filesystem /home/ada/notes",
+        "files", "notes-disk", "npx -y @modelcontextprotocol/server-filesystem /home/ada/notes",
         phase=ServerPhase.READY, is_on=True, asks_first=False, was_allowed=True, with_app=True,
         program="secure-filesystem-server 0.6.3",
         tools=(
@@ -60,7 +60,7 @@ FORM = FormQuestion(
             "project": {"title": "Project", "enum": ["web", "app"], "enumNames": ["Web", "App"]},
             "count": {"type": "integer", "title": "Copies", "minimum": 1, "maximum": 9},
             "mail": {"title": "Tell", "format": "email", "description": "Who hears of it."},
-            "urgent": {"type": "boolean", "title": "Urgent", "description": "Today."},
+            "urgent": {"type": "boolean", "title": "Urgent", "description": "By this evening."},
         },
         "required": ["project"],
     }),

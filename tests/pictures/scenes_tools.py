@@ -72,6 +72,7 @@ def tools_settings(stage: Stage) -> None:
     ready(stage)
     stage.controller.change_settings(search_provider="brave")
     page = stage.window.preferences.open()
+    stage.wait_until_idle()
     page.tools.show_key("brave", kept=True)
     _scroll(page)
 

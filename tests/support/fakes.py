@@ -160,7 +160,7 @@ class FakeEngine:
         moved: DeviceRefusal | None = None,
         *,
         can_think: bool = False,
-        can_call: bool = False,
+        can_call: bool = True,
         template_problem: str = "",
         unusable: tuple[str, ...] = (),
         encoder: Path | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from app.chat.controller import Controller
 from app.chat.documents.file_texts import TextExtractor
 from app.chat.servers.network import Outside
-from app.domain.tools import ToolSource
+from app.domain.tools import ToolSource, ToolSpec
 from app.engines.client import Capabilities
 from app.engines.local import EngineMaker, LocalClient
 from app.first_paint import apply_settings
@@ -21,8 +21,10 @@ from app.net.ledger import Ledger
 from app.net.offline import gate
 from app.settings.table import Settings
 from app.state.states import States
+from app.state.tools import ToolsState
 from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
+from app.tools.joined import JoinedTools
 from app.ui.theme.theme import Theme
 from app.ui.window import Window
 from app.wiring import connect
@@ -50,6 +52,17 @@ class StagedClient(LocalClient):
     @property
     def capabilities(self) -> Capabilities:
         return super().capabilities if self._capabilities is None else self._capabilities
+
+
+class ShownTools(JoinedTools):
+    """A source of the tools that a test has put into the state."""
+
+    def __init__(self, state: ToolsState) -> None:
+        super().__init__(())
+        self._state = state
+
+    def tools(self) -> Sequence[ToolSpec]:
+        return [row.tool for row in self._state.rows]
 
 
 class Stage:
@@ -90,7 +103,7 @@ class Stage:
             ),
             outside=outside,
             extractor=lambda: extractor or PlainExtractor(),
-            tool_source=tool_source,
+            tool_source=tool_source or (lambda: ShownTools(self.states.tools)),
         )
         self.window = Window(self.states, lambda: self.controller.settings)
         apply_settings(self.window, self.controller.settings)

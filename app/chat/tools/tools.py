@@ -156,7 +156,8 @@ class Tools(QObject):
         reason = self._shown_reason()
         tools = self.offered.source.tools()
         self._shown.set_rows([ToolRow(tool, self._counted(tool)) for tool in tools], reason)
-        missing = [tool for tool in tools if not self._counted(tool)]
+        name = self._state.model.name
+        missing = [tool for tool in tools if (name, tool.digest) not in self._tokens]
         if missing and self._state.model.phase is ModelPhase.READY:
             start(self._count(missing, self._state.model.name), self._report)
 
@@ -164,7 +165,7 @@ class Tools(QObject):
         return self.offered.reason(self._state.current)
 
     def _counted(self, tool: ToolSpec) -> int:
-        return self._tokens.get((self._state.model.name, tool.digest), 0)
+        return max(self._tokens.get((self._state.model.name, tool.digest), 0), 0)
 
     async def _count(self, tools: list[ToolSpec], model: str) -> None:
         """Count the tokens of descriptions with the model in use, one after the other."""

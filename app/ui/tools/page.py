@@ -16,7 +16,7 @@ from app.ui.settings.fields import Segments, segments_style
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.tools.allowed import AllowedView
 from app.ui.tools.calls import CallsView
-from app.ui.widgets.controls import Column, TextButton, page_head, with_scroll_bar_margin
+from app.ui.widgets.controls import Column, IconButton, page_head, with_scroll_bar_margin
 from app.ui.widgets.page import Page
 
 _CALLS, _ALLOWED = "calls", "allowed"
@@ -31,9 +31,8 @@ class ActivityPage(Page):
     def __init__(self, chat: State, state: ToolsState) -> None:
         super().__init__(tr("Activity of tools"))
         self._state = state
-        self.export_button = TextButton(tr("Export…"), "outlined")
-        self.servers_button = TextButton(tr("Servers of tools…"), "outlined")
-        self.export_button.setToolTip(tr("All calls, in a JSON file"))
+        self.export_button = IconButton("arrow_down", tr("Export…"))
+        self.servers_button = IconButton("server", tr("Servers of tools…"))
         about = Setting(
             tr("Show"), choices=(_CALLS, _ALLOWED), words=(tr("Calls"), tr("What you allowed"))
         )

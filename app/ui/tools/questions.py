@@ -55,7 +55,7 @@ class QuestionCard(QFrame):
         self.view.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._rows = QVBoxLayout(self._parts)
-        self._rows.setContentsMargins(0, 0, 4, 0)
+        set_margins(self._rows, 0, 0, 4, 0)
         self._rows.setSpacing(4)
         layout = QVBoxLayout(self)
         set_margins(layout, 12, 8, 8, 10)

@@ -346,7 +346,7 @@ def test_a_model_without_tools_is_told_of_none(start: Start) -> None:
     stage.controller.unload_model()
     stage.engine.finish_unload()
     stage.controller.load_model(stage.engine.load.path)
-    stage.engine.finish_load()  # another template
+    stage.engine.finish_load(can_call=False)  # another template
     stage.wait_until_idle()
     assert stage.states.tools.reason
     stage.controller.send("Add")

@@ -180,7 +180,7 @@ def test_a_page_is_opened_only_after_consent(
         opened.append(address)
         return True
 
-    monkeypatch.setattr("app.tool_wiring.open_link", open_link)
+    monkeypatch.setattr("app.tool_server_wiring.open_link", open_link)
     loop = stage.controller.tools.thread_of_tools.loop
     answers: list[bool] = []
     for agrees in (False, True):

@@ -239,7 +239,9 @@ def test_a_login_is_waited_for_and_can_be_cancelled_and_forgotten(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("app.tool_wiring.open_link", lambda address: not opened.append(address))
+    monkeypatch.setattr(
+        "app.tool_server_wiring.open_link", lambda address: not opened.append(address)
+    )
     stage = start()
     stage.look()
     with site("login") as place:
