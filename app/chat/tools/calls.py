@@ -149,9 +149,11 @@ class ToolCalls:
 
     def decide(self, message: int, call: str, consent: Consent, arguments: str) -> None:
         """The user's answer to whether a call may be carried out, with these arguments."""
+        found = self._rounds.get(message)
+        one = found.calls.get(call) if found else None
         live = self._shown.live.get((message, call))
-        if live is not None and live.phase is CallPhase.ASKING:
-            self._rounds[message].calls[call].answered.put((consent, arguments))
+        if one is not None and live is not None and live.phase is CallPhase.ASKING:
+            one.answered.put((consent, arguments))
 
     def stop_call(self, message: int, call: str) -> None:
         """Stop one call; the answer goes on with that."""
