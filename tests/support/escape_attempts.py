@@ -64,7 +64,7 @@ def library_file(name):
 END = r"""
 outcomes = {}
 for name, piece in attempts.items():
-    os.chdir("/work")
+    os.chdir("/own")
     try:
         exec(piece, globals())
         outcomes[name] = "escaped"
@@ -200,7 +200,7 @@ FILES = {
     "watch files": "call((294, 26), 0)",
     "watch all files": "call((300, 262), 0, 0)",
     "quotas": "call((179, 60), 0x80000700, None, 0, bytes(64))",
-    "accounting": "call((163, 89), b'/work/none')",
+    "accounting": "call((163, 89), b'/own/none')",
 }
 
 PROC_AND_DEVICES = {
@@ -235,11 +235,11 @@ PROC_AND_DEVICES = {
 }
 
 MOUNTS = {
-    "mount": "call((165, 40), b'tmpfs', b'/work/none', b'tmpfs', 0, None)",
-    "mount /proc": "call((165, 40), b'proc', b'/work/none', b'proc', 0, None)",
-    "bind": "call((165, 40), b'/', b'/work/none', None, 0x1000, None)",
-    "mount writable": "call((165, 40), None, b'/work/none', None, 0x20 | 0x1000, None)",
-    "unmount": "call((166, 39), b'/work/none', 2)",
+    "mount": "call((165, 40), b'tmpfs', b'/own/none', b'tmpfs', 0, None)",
+    "mount /proc": "call((165, 40), b'proc', b'/own/none', b'proc', 0, None)",
+    "bind": "call((165, 40), b'/', b'/own/none', None, 0x1000, None)",
+    "mount writable": "call((165, 40), None, b'/own/none', None, 0x20 | 0x1000, None)",
+    "unmount": "call((166, 39), b'/own/none', 2)",
     "pivot_root": "call((155, 41), b'none', b'none')",
     "chroot": "call((161, 51), b'none')",
     "chroot twice": (
@@ -253,7 +253,7 @@ MOUNTS = {
     "move_mount": "call((429, 429), -100, b'none', -100, b'none', 0)",
     "fsopen": "call((430, 430), b'none', 0)",
     "mount_setattr": "call((442, 442), -100, b'none', 0, bytes(32), 32)",
-    "swapon": "call((167, 224), b'/work/none', 0)",
+    "swapon": "call((167, 224), b'/own/none', 0)",
 }
 
 PROCESSES = {
@@ -293,11 +293,11 @@ PROCESSES = {
     "a shell": "found(os.system('true') == 0)",
     "exec": "os.execv(sys.executable, [sys.executable, '-c', '1'])",
     "exec of a file made here": (
-        "shutil.copy(os.__file__, 'made')\nos.chmod('made', 0o755)\nos.execv('/work/made', ['made'])"
+        "shutil.copy(os.__file__, 'made')\nos.chmod('made', 0o755)\nos.execv('/own/made', ['made'])"
     ),
     "exec of memory": "os.execve(os.memfd_create('made'), ['made'], {})",
     "exec with a library before others": (
-        "os.execve(sys.executable, [sys.executable], {'LD_PRELOAD': '/work/made.so'})"
+        "os.execve(sys.executable, [sys.executable], {'LD_PRELOAD': '/own/made.so'})"
     ),
     "a session of its own": "os.setsid()",
     "a group of its own": "os.setpgid(0, 0)",
@@ -384,7 +384,7 @@ RESOURCES = {
     ),
     "fill both folders": (
         "os.remove('large')\n"
-        "for place in ('/work', '/tmp'):\n"
+        "for place in ('/own', '/tmp'):\n"
         "    with open(f'{place}/large', 'wb') as file:\n"
         "        file.write(bytes(40 << 20))"
     ),

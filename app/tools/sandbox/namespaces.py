@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-WORK, TEMPORARY = "/work", "/tmp"  # the folders that the program may write into
+WORK, TEMPORARY = "/own", "/tmp"  # the folders that the program may write into
 INNER_USER = 1000  # the id that the program's user has inside
 _NOBODY = 65534
 _USER = 0x10000000

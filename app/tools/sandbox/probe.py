@@ -74,7 +74,7 @@ attempts = {
     "fork": lambda: os.fork() or os._exit(0),
     "run a program": lambda: os.posix_spawn("/bin/true", ["true"], {}),
     "trace the app": lambda: called(library.ptrace(16, goal["process"], None, None)),
-    "mount": lambda: called(library.mount(b"tmpfs", b"/work", b"tmpfs", 0, None)),
+    "mount": lambda: called(library.mount(b"tmpfs", b"/own", b"tmpfs", 0, None)),
     "unshare": lambda: called(library.unshare(0x10000000)),
     "become root": lambda: os.setuid(0),
 }

@@ -27,7 +27,7 @@ from app.system.file_names import FORBIDDEN, not_reserved
 from app.tools.sandbox.frames import END, FAULT, FILE, FLAG, HEADER, NAME, ORDERS, OUTPUT
 from engine import child_command
 
-_ENVIRONMENT = {"HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+_ENVIRONMENT = {"HOME": "/own", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
 _STOP_SECONDS = 2.0  # for a supervisor to end its program and itself
 _MOST_FRAME = 16 << 20
 _NAME_BYTES = 120

@@ -204,7 +204,7 @@ def test_the_attempts_are_real_where_nothing_isolates(tmp_path: Path) -> None:
             "tcp": server.getsockname()[1],
             "process": os.getppid(),
         }
-        code = escape_attempts.program(goal, pieces).replace('"/work"', repr(str(tmp_path)))
+        code = escape_attempts.program(goal, pieces).replace('"/own"', repr(str(tmp_path)))
         done = subprocess.run(
             [sys.executable, "-I", "-c", code], capture_output=True, check=True, cwd=tmp_path
         )

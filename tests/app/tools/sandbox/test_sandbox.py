@@ -338,7 +338,7 @@ def test_a_program_gets_no_variables_of_the_app(monkeypatch: pytest.MonkeyPatch)
             super().__init__(*arguments, **options)
 
     monkeypatch.setattr(sandbox.subprocess, "Popen", Given)
-    variables = {"HOME": "/work", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+    variables = {"HOME": "/own", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
     assert run("import os\ndict(os.environ)").output == f"{variables}\n"
     assert given == [variables]
 
