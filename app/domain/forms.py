@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from app.domain.untrusted import on_one_line, written_out
+from app.domain.visible_text import on_one_line, written_out
 from app.system.translation import number, tr
 
 _MOST_FIELDS = 50

@@ -9,7 +9,7 @@ from typing import cast
 
 from app.domain.parts import CallEnd, Part, ToolCallPart, ToolResultPart
 from app.domain.tool_activity import Allowed
-from app.domain.visible_text import escaped, escaped_result, one_line
+from app.domain.visible_text import escaped, on_one_line, written_out
 from app.system.translation import number, sentences, tr
 
 _SHORT = 120  # characters of short arguments
@@ -54,12 +54,12 @@ def short_arguments(arguments: str) -> str:
     """Arguments in a few words on one line: the only text, or each value with its name."""
     value = read_arguments(arguments)
     if not isinstance(value, dict):
-        return one_line(arguments[-_SHORT:] if len(arguments) > _SHORT else arguments)
+        return on_one_line(arguments[-_SHORT:] if len(arguments) > _SHORT else arguments)
     named = cast("dict[str, object]", value)
     if len(named) == 1 and isinstance(only := next(iter(named.values())), str):
-        return one_line(only[:_SHORT])
+        return on_one_line(only[:_SHORT])
     pieces = (f"{name}: {_plain(each)[:_SHORT]}" for name, each in named.items())
-    return one_line(", ".join(pieces)[:_SHORT])
+    return on_one_line(", ".join(pieces)[:_SHORT])
 
 
 def argument_list(arguments: str) -> tuple[tuple[str, str], ...] | None:
@@ -73,7 +73,7 @@ def argument_list(arguments: str) -> tuple[tuple[str, str], ...] | None:
     named = cast("dict[str, object]", value)
     if any(isinstance(each, dict | list) for each in named.values()):
         return None
-    return tuple((one_line(name), escaped(_plain(each))) for name, each in named.items())
+    return tuple((on_one_line(name), escaped(_plain(each))) for name, each in named.items())
 
 
 def is_short(value: str) -> bool:
@@ -96,9 +96,9 @@ def result_and_language(text: str) -> tuple[str, str]:
         try:
             value: object = json.loads(text)
         except (ValueError, RecursionError):
-            return escaped_result(text), ""
-        return escaped_result(json.dumps(value, indent=2, ensure_ascii=False)), "json"
-    return escaped_result(text), ""
+            return written_out(text), ""
+        return written_out(json.dumps(value, indent=2, ensure_ascii=False)), "json"
+    return written_out(text), ""
 
 
 def seconds_words(seconds: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from app.chat.tools.server_questions import NeedsConsent, Problem
 from app.domain.forms import FormField
 from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.tool_servers import (
     ImportPreview,
     Offered,

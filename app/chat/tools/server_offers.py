@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.tools.servers import ToolServers
 from app.domain.forms import FormField
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.chat import Notice, State
 from app.state.tool_servers import FormQuestion, Offered, ServerRow, ToolServersState
 from app.system.translation import tr

@@ -16,7 +16,7 @@ from app.domain.marks import pictures_asked_about
 from app.domain.message import Message
 from app.domain.parts import FilePart, ImagePart, images, typed_text
 from app.domain.passages import passage_file
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.attachments import Attachment
 from app.state.states import States
 from app.system.translation import tr

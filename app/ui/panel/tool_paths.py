@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.tools import PathKind
 from app.system.translation import isolated, tr
 from app.ui.file_dialogs import choose_files, choose_folder

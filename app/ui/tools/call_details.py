@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.domain.tool_activity import ToolActivity
-from app.domain.untrusted import on_one_line, written_out
+from app.domain.visible_text import on_one_line, written_out
 from app.system.translation import tr
 from app.ui.theme.theme import BODY, SMALL, code_font, font
 from app.ui.tools.words import facts, tool_words, whole_arguments

@@ -11,7 +11,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QMenu, QVBoxLayout, QWidget
 
 from app.domain.forms import FieldKind, FormField, value_of
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.system.translation import isolated, tr
 from app.ui.theme.theme import BODY, font
 from app.ui.widgets.cards import show_words, wrapped

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.domain.untrusted import on_one_line, written_out
+from app.domain.visible_text import on_one_line, written_out
 from app.state.tool_servers import (
     FormQuestion,
     PageQuestion,

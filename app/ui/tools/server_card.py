@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.domain.untrusted import on_one_line, written_out
+from app.domain.visible_text import on_one_line, written_out
 from app.state.tool_servers import Offered, ServerPhase, ServerRow
 from app.system.translation import isolated, listed, sentences, tr, trn
 from app.ui.theme.theme import BODY, SMALL, code_font, font

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.tool_servers import ImportPreview
 from app.system.translation import isolated, tr, trn
 from app.ui.theme.theme import BODY, SMALL, font

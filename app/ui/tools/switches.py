@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont, QIcon
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette

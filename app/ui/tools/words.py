@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
-from app.domain.untrusted import on_one_line, written_out
+from app.domain.visible_text import on_one_line, written_out
 from app.system.translation import isolated, number, tr
 from app.ui.widgets.direction import has_right_to_left
 from app.ui.widgets.units import moment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from app.domain.untrusted import written_out
+from app.domain.visible_text import written_out
 
 _LONGEST = 1200  # characters
 

@@ -16,8 +16,8 @@ from app.domain.chat import Preset
 from app.domain.documents import Reads
 from app.domain.language_names import language_names
 from app.domain.snippet import Snippet, has_words, matching
-from app.domain.untrusted import on_one_line, written_out
 from app.domain.variables import resolved
+from app.domain.visible_text import on_one_line, written_out
 from app.state.states import States
 from app.system.translation import tr
 from app.ui.chat.composer.composer import Composer

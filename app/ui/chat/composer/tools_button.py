@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QWidget
 
 from app.domain.chat_settings import AnswerFormat, ChatSettings
-from app.domain.untrusted import on_one_line
+from app.domain.visible_text import on_one_line
 from app.state.tools import ToolsState
 from app.system.translation import listed, number, sentences, tr, trn
 from app.ui.theme.theme import SMALL, figures

@@ -32,7 +32,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
 
 from app.domain.tools import Effect
-from app.domain.visible_text import escaped, escaped_result, escaped_sentence, one_line
+from app.domain.visible_text import escaped, escaped_sentence, on_one_line, written_out
 from app.markdown.blocks import Run
 from app.state.tools import Consent, LiveCall
 from app.system.translation import tr
@@ -101,7 +101,7 @@ class ConsentCard(QWidget):
     @property
     def title(self) -> str:
         """The title of the tool."""
-        return one_line(self._live.tool.title or self._live.tool.name)
+        return on_one_line(self._live.tool.title or self._live.tool.name)
 
     def show_call(self, live: LiveCall) -> None:
         """Show another state of the call; arguments that the user has changed stay."""
@@ -137,14 +137,14 @@ class ConsentCard(QWidget):
         for name in [name for name in self.texts if name not in texts]:
             self.texts.pop(name).deleteLater()
         for name, text in texts.items():
-            self._add(one_line(name), self._style.note_face, "secondary")
+            self._add(on_one_line(name), self._style.note_face, "secondary")
             field = self.texts.get(name)
             if field is None:
                 field = self.texts[name] = _CodeField(self._style, self, is_json=False)
-                field.setAccessibleName(tr("{name}, which can be changed", name=one_line(name)))
+                field.setAccessibleName(tr("{name}, which can be changed", name=on_one_line(name)))
                 field.textChanged.connect(self._check)
                 field.left.connect(self.left)
-            field.set_text(escaped_result(text))
+            field.set_text(written_out(text))
             self._column.addWidget(field)
             field.show()
         self._column.addWidget(self.field)
@@ -171,7 +171,7 @@ class ConsentCard(QWidget):
         live, style, column = self._live, self._style, self._column
         self._add(tr("Allow “{tool}”?", tool=self.title), style.body_face, bold=True)
         if live.tool.server:
-            server = tr("A tool of the server {name}", name=one_line(live.tool.server))
+            server = tr("A tool of the server {name}", name=on_one_line(live.tool.server))
             self._add(server, style.note_face, "secondary")
         if live.repeated:
             words = tr(
@@ -197,7 +197,7 @@ class ConsentCard(QWidget):
         self.origin.set_text(_details(live))
         self.origin.setVisible(self.details.isChecked())
         if live.scope:
-            scope = one_line(live.scope)
+            scope = on_one_line(live.scope)
             words = tr("What you allow in this chat or always holds for {scope} only.", scope=scope)
             self._add(words, style.note_face, "secondary")
         self._name_buttons()
@@ -217,7 +217,7 @@ class ConsentCard(QWidget):
         self.field.setVisible(arguments != "{}" or not self.texts)
 
     def _name_buttons(self) -> None:
-        scope, tool = one_line(self._live.scope), self.title
+        scope, tool = on_one_line(self._live.scope), self.title
         always = tr("Always allow")
         if scope and len(scope) <= _LONG_SCOPE:
             always = tr("Always allow for {scope}", scope=scope)
@@ -233,7 +233,7 @@ class ConsentCard(QWidget):
         for answer, (text, name) in texts.items():
             self.buttons[answer].setText(text.replace("&", "&&"))
             self.buttons[answer].setAccessibleName(name)
-            about = tr("In the chat “{title}”", title=one_line(self._chat)) if self._chat else ""
+            about = tr("In the chat “{title}”", title=on_one_line(self._chat)) if self._chat else ""
             self.buttons[answer].setAccessibleDescription(about)
 
     def _add(
@@ -536,7 +536,7 @@ def _details(live: LiveCall) -> str:
     tool = live.tool
     pieces = (
         escaped(tool.origin) or tr("A tool of Tokonoma"),
-        tr("Name for models: {name}", name=one_line(tool.name)),
+        tr("Name for models: {name}", name=on_one_line(tool.name)),
         escaped(tool.description),
         escaped(tool.schema),
     )

@@ -29,7 +29,7 @@ from app.domain.tool_words import (
     short_arguments,
 )
 from app.domain.tools import ToolSpec
-from app.domain.visible_text import escaped, escaped_result, one_line
+from app.domain.visible_text import escaped, on_one_line, written_out
 from app.markdown.blocks import Block, Code, Paragraph, Place, Run, runs_of
 from app.state.tools import CallPhase, LiveCall
 from app.system.translation import isolated, listed, sentences, tr
@@ -94,13 +94,13 @@ class ShownCall:
     def title(self) -> str:
         """The tool's title, or its name."""
         tool = self.live.tool if self.live else self.tool
-        return one_line(tool.title if tool and tool.title else self.name) or tr("Tool")
+        return on_one_line(tool.title if tool and tool.title else self.name) or tr("Tool")
 
     @property
     def server(self) -> str:
         """The name of its MCP server; "": built in, or not known."""
         tool = self.live.tool if self.live else self.tool
-        return one_line(tool.server) if tool else ""
+        return on_one_line(tool.server) if tool else ""
 
     @property
     def short(self) -> str:
@@ -250,4 +250,4 @@ def shown_output(output: str) -> str:
     """The last lines of what a program prints, as a terminal would show them, without colours."""
     lines = _CONTROLS.sub("", output).replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines[-_OUTPUT_LINES:])
-    return escaped_result("\n".join(shown))
+    return written_out("\n".join(shown))
