@@ -413,3 +413,136 @@ def test_two_hundred_calls_in_one_chat(start: Start, source: FakeTools) -> None:
     assert sum(len(turn.results) for turn in turns) == 200
     ids = [call.id for turn in turns for call in turn.calls]
     assert len(set(ids)) == 200
+
+
+# --- public bug reports about tools in other programs, rebuilt ----------------------------------
+
+
+@pytest.mark.parametrize("arguments", ['"foo"', "[1, 2]", "null", "7", "", " ", "\x00"])
+def test_arguments_that_are_no_object_end_nothing(
+    start: Start, source: FakeTools, arguments: str
+) -> None:
+    stage = start()
+    stage.controller.send("Add")
+    stage.drain()
+    stage.engine.call("add", arguments)
+    stage.engine.finish(FinishReason.TOOL_CALLS)
+    asks_again(stage)
+    assert results(last(stage))[0].end == CallEnd.REFUSED
+    assert not source.calls
+
+
+def test_no_arguments_are_enough_for_a_tool_without_any(start: Start, source: FakeTools) -> None:
+    source.specs[0] = replace(ADD, schema='{"type": "object", "properties": {}}')
+    source.specs[1] = replace(NOTE, schema="{}", effects=frozenset())
+    stage = start()
+    stage.controller.send("Note")
+    stage.drain()
+    stage.engine.call("write_note", "")
+    stage.engine.finish(FinishReason.TOOL_CALLS)
+    answer(stage, Consent.ONCE)
+    asks_again(stage)
+    assert source.calls == [(NOTE.id, {})]
+
+
+def test_a_message_after_a_cut_call_has_a_result_for_it(start: Start, source: FakeTools) -> None:
+    source.waits = True
+    stage = start()
+    stage.controller.send("Write")
+    stage.drain()
+    called(stage, ("write_note", {"text": "a"}))
+    answer(stage, Consent.ONCE)
+    runs(stage)
+    conversation = stage.state.current
+    stage.store_queue.settle()
+    stage = start()  # the call has no result
+    stage.controller.navigation.open(conversation)
+    stage.wait_until_idle()
+    stage.controller.send("Never mind.")
+    stage.drain()
+    turns = stage.engine.last_generate.turns
+    assert [turn.role for turn in turns] == [Role.USER, Role.ASSISTANT, Role.TOOL, Role.USER]
+    assert turns[1].calls[0].id == turns[2].results[0].call_id
+
+
+def test_what_is_always_allowed_is_so_after_a_restart_until_it_is_revoked(
+    start: Start, source: FakeTools
+) -> None:
+    stage = start()
+    stage.controller.send("Read")
+    stage.drain()
+    called(stage, ("page", {"text": "good.example/a"}))
+    answer(stage, Consent.ALWAYS)
+    asks_again(stage)
+    conversation = stage.state.current
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage = start()
+    stage.controller.navigation.open(conversation)
+    stage.wait_until_idle()
+    stage.controller.send("Read")
+    stage.drain()
+    called(stage, ("page", {"text": "good.example/b"}))
+    asks_again(stage)
+    assert len(source.calls) == 2
+    [grant] = stage.states.tools.grants
+    stage.controller.tools.grants.revoke(grant)
+    called(stage, ("page", {"text": "good.example/c"}))
+    ask(stage)
+
+
+def test_what_is_revoked_while_it_runs_runs_to_its_end(start: Start, source: FakeTools) -> None:
+    source.waits = True
+    stage = start()
+    stage.controller.send("Write")
+    stage.drain()
+    called(stage, ("write_note", {"text": "a"}))
+    answer(stage, Consent.CHAT)
+    runs(stage)
+    stage.controller.tools.grants.revoke_all()
+    stage.controller.tools.grants.set_may_always(NOTE.id, may=True)
+    source.finish(stage)
+    asks_again(stage)
+    assert [part.text for part in results(last(stage))] == ["written: a"]
+
+
+def test_thoughts_between_rounds_are_read_with_their_round(start: Start) -> None:
+    stage = start()
+    stage.controller.send("Add")
+    stage.drain()
+    for thought in ("First.", "Second."):
+        stage.engine.think(thought)
+        called(stage, ("add", {"a": 1, "b": 1}))
+        asks_again(stage)
+    said = [turn for turn in stage.engine.last_generate.turns if turn.role is Role.ASSISTANT]
+    assert [turn.content[0] for turn in said] == [ReasoningPart("First."), ReasoningPart("Second.")]
+
+
+def test_a_deleted_chat_stops_its_call(start: Start, source: FakeTools) -> None:
+    source.waits = True
+    stage = start()
+    stage.controller.send("Write")
+    stage.drain()
+    called(stage, ("write_note", {"text": "a"}))
+    answer(stage, Consent.ONCE)
+    runs(stage)
+    assert stage.state.current is not None
+    stage.controller.deletions.delete([stage.state.current])
+    stage.wait_until_idle()
+    until(lambda: source.cancelled == [NOTE.id])
+    assert not stage.states.tools.live
+
+
+def test_another_model_can_be_chosen_while_a_call_waits(start: Start, source: FakeTools) -> None:
+    stage = start()
+    stage.controller.send("Write")
+    stage.drain()
+    called(stage, ("write_note", {"text": "a"}))
+    ask(stage)
+    other = stage.engine.load.path.with_name("other.gguf")
+    stage.controller.load_model(other)
+    stage.engine.finish_load("Other", can_call=True)
+    stage.wait_until_idle()
+    answer(stage, Consent.ONCE)
+    asks_again(stage)  # by the model that the chat has now
+    assert source.calls
