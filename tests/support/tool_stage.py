@@ -54,7 +54,7 @@ class FakeTools:
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     waits: bool = False  # calls of others than `add` wait for `finish`
-    result: Callable[[dict[str, Any]], str] = lambda arguments: f"written: {arguments['text']}"
+    result: Callable[[dict[str, Any]], str] = lambda arguments: f"written: {arguments.get('text')}"
     context: CallContext | None = None
     _going: list[asyncio.Event] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class FakeTools:
         return self.specs
 
     def changes(self, id: str, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
-        return () if id == ADD.id else (f"Writes {arguments['text']}",)
+        return () if id == ADD.id else (f"Writes {arguments.get('text')}",)
 
     def scope(self, id: str, arguments: Mapping[str, Any]) -> str:
         return str(arguments["text"]).partition("/")[0] if id == PAGE.id else ""
@@ -75,7 +75,7 @@ class FakeTools:
         self.calls.append((id, dict(arguments)))
         if id == ADD.id:
             return ToolOutcome(str(arguments["a"] + arguments["b"]))
-        if arguments["text"] == "fail":
+        if arguments.get("text") == "fail":
             raise ToolError("The note cannot be written.")
         if self.waits:
             going = asyncio.Event()
@@ -89,6 +89,7 @@ class FakeTools:
 
     def finish(self, stage: Stage) -> None:
         """Let the calls that wait return."""
+        until(lambda: bool(self._going))
         loop = stage.controller.tools.thread_of_tools.loop
         for going in self._going:
             loop.call_soon_threadsafe(going.set)

@@ -222,7 +222,7 @@ def test_output_is_shown_as_it_comes_and_folded_at_the_end(
 def test_output_is_what_a_terminal_shows() -> None:
     assert shown_output("\x1b[1;31mred\x1b[0m\r\nnext\x1b]0;title\x07\n") == "red\nnext"
     assert shown_output("\n".join(map(str, range(999)))).startswith("799\n")
-    assert shown_output("a\u202eb\x08") == "a\\u202eb\\b"
+    assert shown_output("a\u202eb\x08") == "a\\u202eb\\u0008"
 
 
 HOSTILE = (
