@@ -150,8 +150,8 @@ class Tools(QObject):
             self._refresh()
 
     def _refresh(self) -> None:
-        """Show the tools, if anyone looks, and count what their descriptions take."""
-        if not self._is_shown:
+        """Show the tools, if anyone looks or the shown chat has some, and count their tokens."""
+        if not (self._is_shown or self._state.settings(self._state.current).tools):
             return
         reason = self._shown_reason()
         tools = self.offered.source.tools()

@@ -28,6 +28,7 @@ from app.tools.sandbox.sandbox import (
 )
 
 _LIMITS = SandboxLimits(seconds=20)
+_MOST_SECONDS = 90.0  # that the probe may take
 _SECRET = "canary"
 _log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         self._way: _Way | None = None
-        self._checked = False
+        self._ended = threading.Event()  # the probe
         self._started = False
         self._lock = threading.Lock()  # guards `_started`
 
@@ -116,20 +117,23 @@ class Sandbox:
             self._started = True
 
         def work() -> None:
-            self._way = find_way()
-            self._checked = True
+            try:
+                self._way = find_way()
+            finally:
+                self._ended.set()
             if then is not None:
                 then()
 
         threading.Thread(target=work, name="sandbox probe", daemon=True).start()
 
+    def wait(self) -> None:
+        """Block until it is known whether programs can be isolated."""
+        self.check()
+        self._ended.wait(_MOST_SECONDS)
+
     def problem(self) -> str:
-        """Why no program can be run now, one sentence for the user; "": they can be."""
-        if self._way is not None:
-            return ""
-        if not self._checked:
-            return tr("Tokonoma is checking whether programs can be isolated on this computer.")
-        return _reason()
+        """Why no program can be run, one sentence for the user; "": they can be, or it is not known."""
+        return _reason() if self._way is None and self._ended.is_set() else ""
 
     async def run(
         self,

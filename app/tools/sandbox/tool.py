@@ -73,6 +73,7 @@ class PythonTool:
         code = arguments.get("code")
         if not isinstance(code, str) or not code.strip():
             raise ToolError('"code" must be a text: the program.')
+        await asyncio.to_thread(self._sandbox.wait)
         if problem := self._sandbox.problem():
             raise ToolError(problem)
         async with self._free:

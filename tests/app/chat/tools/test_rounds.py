@@ -354,6 +354,11 @@ def test_a_model_without_tools_is_told_of_none(start: Start) -> None:
     assert stage.engine.last_generate.tools == ()
 
 
+def test_a_chat_with_tools_shows_them_without_its_panel(start: Start) -> None:
+    stage = start()  # the new chat has some
+    assert [row.tool for row in stage.states.tools.rows] == [ADD, NOTE, PAGE]
+
+
 def test_every_call_is_in_the_list(start: Start, source: FakeTools) -> None:
     stage = start()
     stage.controller.tools.show_activity()

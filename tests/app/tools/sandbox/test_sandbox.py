@@ -555,17 +555,32 @@ def test_the_reason_is_what_the_system_tells(
 
 
 @linux
-def test_the_tool_is_off_until_the_probe_has_ended_and_probes_once(
+def test_a_call_waits_until_the_probe_has_ended_which_is_made_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    probes: list[bool] = []
-    monkeypatch.setattr(probe, "escapes", lambda own_user: probes.append(own_user) or "")
+    go_on, probes = threading.Event(), list[bool]()
+
+    def slow(own_user: bool) -> str:
+        assert go_on.wait(30)
+        probes.append(own_user)
+        return "a file could be read"
+
+    monkeypatch.setattr(probe, "escapes", slow)
     tool = PythonTool()
-    assert "checking" in tool.tools()[0].problem
-    checked(tool)
+    assert tool.tools()[0].problem == ""  # the first answer after a start is offered it too
+
+    async def called() -> None:
+        call = asyncio.ensure_future(tool.call(ID, {"code": "1"}, CallContext(1)))
+        await asyncio.sleep(0.05)
+        assert not call.done()
+        go_on.set()
+        with pytest.raises(ToolError, match="isolate"):
+            await call
+
+    asyncio.run(called())
     tool.check()
-    assert tool.tools()[0].problem == ""
-    assert len(probes) == 1
+    assert tool.tools()[0].problem
+    assert len(probes) == len(WAYS)
 
 
 @linux
@@ -602,8 +617,8 @@ def test_a_source_runs_two_programs_at_once_and_tells_what_a_call_does() -> None
     most = 0
 
     class Counting(Sandbox):
-        def problem(self) -> str:
-            return ""
+        def wait(self) -> None:
+            pass
 
         async def run(self, *_arguments: object) -> SandboxResult:
             nonlocal most
