@@ -21,9 +21,13 @@ class SocketCutter:
         """Keep the socket of a new connection; httpcore calls this at every step of a request."""
         if not event.endswith(("connect_tcp.complete", "connect_unix_socket.complete")):
             return
-        used = facts["return_value"].get_extra_info("socket")
+        self.hold(facts["return_value"].get_extra_info("socket"))
+
+    def hold(self, used: socket.socket | None) -> None:
+        """Keep the socket of a new connection."""
         with self._guard:
-            self._socket = used.dup()  # httpx closes the first handle
+            if used is not None:
+                self._socket = used.dup()  # httpcore closes the first handle
             if self._is_cut:
                 self._shut()
 

@@ -7,10 +7,8 @@ them, so that a name cannot lead to this network between check and connection.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
-import threading
 import zlib
 from collections.abc import Iterable
 from typing import Any, cast
@@ -18,6 +16,7 @@ from typing import Any, cast
 import httpcore
 
 from app.net.http import Proxy
+from app.net.socket_cutter import SocketCutter
 
 SOCKET_OPTION = tuple[Any, ...]
 _LOCAL_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home", ".home.arpa", ".intranet")
@@ -28,41 +27,10 @@ class Refused(Exception):
     """The host is on this computer or its network: `str(error)` is the host."""
 
 
-class Cutter:
-    """Shuts the socket of a request down, from any thread, so that a waiting read fails."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._is_cut = False
-
-    def hold(self, stream: httpcore.AsyncNetworkStream) -> None:
-        """Keep the socket of a new connection."""
-        used: socket.socket | None = stream.get_extra_info("socket")
-        with self._guard:
-            if used is not None:
-                self._socket = used.dup()  # httpcore closes the first handle
-            if self._is_cut:
-                self._shut()
-
-    def cut(self) -> None:
-        """Shut the socket down, now or as soon as it is there."""
-        with self._guard:
-            self._is_cut = True
-            self._shut()
-
-    def _shut(self) -> None:
-        used, self._socket = self._socket, None
-        if used is not None:
-            with contextlib.suppress(OSError):  # the peer has closed it already
-                used.shutdown(socket.SHUT_RDWR)
-            used.close()
-
-
 class CheckedBackend(httpcore.AsyncNetworkBackend):
     """Connects to public addresses, or to any if `is_private_allowed`."""
 
-    def __init__(self, cutter: Cutter, *, is_private_allowed: bool) -> None:
+    def __init__(self, cutter: SocketCutter, *, is_private_allowed: bool) -> None:
         self._cutter, self._is_private_allowed = cutter, is_private_allowed
         self._inner = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
 
@@ -87,7 +55,7 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 fault = error
             else:
-                self._cutter.hold(stream)
+                self._cutter.hold(stream.get_extra_info("socket"))
                 return stream
         raise fault
 

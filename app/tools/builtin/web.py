@@ -24,6 +24,7 @@ from app.net.http import (
 )
 from app.net.ledger import Purpose
 from app.net.offline import Offline, Passage, gate
+from app.net.socket_cutter import SocketCutter
 
 MOST_BYTES = 5_000_000  # of a body
 SECONDS = 20.0  # for a request with its redirects
@@ -144,14 +145,12 @@ def _redirected(parts: SplitResult, place: str) -> SplitResult:
 
 async def _once(parts: SplitResult, asked: Asked) -> Reply:
     """One request and its body; raises ToolError."""
-    from app.tools.builtin.connection import Cutter
-
     host, url = parts.hostname or "", urlunsplit(parts)
     try:
         proxy = None if asked.is_private_allowed else proxy_for(host, asked.proxy)
     except WebError as error:
         raise ToolError(f"The proxy setting is wrong: {error}") from None
-    cutter = Cutter()
+    cutter = SocketCutter()
     try:
         passage = gate.allow(url, Purpose.TOOLS, cutter.cut)
     except Offline:
@@ -170,11 +169,10 @@ async def _once(parts: SplitResult, asked: Asked) -> Reply:
 
 
 async def _exchanged(
-    parts: SplitResult, asked: Asked, proxy: Proxy | None, cutter: object, passage: Passage
+    parts: SplitResult, asked: Asked, proxy: Proxy | None, cutter: SocketCutter, passage: Passage
 ) -> Reply:
     from app.tools.builtin import connection
 
-    assert isinstance(cutter, connection.Cutter)
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     if proxy is not None:
         await connection.check_behind_proxy(host, port)
