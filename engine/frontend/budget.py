@@ -27,7 +27,7 @@ class Budget:
 
     text: int = 500_000
     bytes_left: int = 96_000_000
-    seconds: float = 1.0  # of this thread's CPU time
+    seconds: float = 3.0  # of this thread's CPU time
     depth: int = 0
     _steps_to_clock_check: int = 0
     _started: float = field(default_factory=thread_time)

@@ -454,7 +454,9 @@ class ChatTemplate:
         self._environment.budget = Budget(
             text=500_000 + 4 * characters,
             bytes_left=96_000_000 + 64 * characters,
-            seconds=1.0 + 0.005 * len(messages),  # some templates have nested loops over the turns
+            # Some templates have nested loops over the turns. Far more than any needs, because the
+            # thread may have to collect the garbage of the whole process, or be emulated.
+            seconds=3.0 + 0.005 * len(messages),
         )
         if self._compiled is None:
             self._compiled = self._environment.compile_source(self.source)
