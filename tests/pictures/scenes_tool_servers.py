@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.forms import fields_of
-from app.state.tool_servers import (
+from app.domain.tool_servers import (
     FormQuestion,
     ImportPreview,
     Offered,

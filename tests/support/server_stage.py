@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.chat.tools.servers import ToolServers
-from app.state.tool_servers import Question, ServerDraft, ServerPhase, ServerRow, ToolServersState
+from app.domain.tool_servers import Question, ServerDraft, ServerPhase, ServerRow
+from app.state.tool_servers import ToolServersState
 from fakes import MODEL
 from stage import Stage, until
 from tool_servers import POISONED, no_keyring

@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 
 from app.chat.tools.server_questions import NeedsConsent, Problem
 from app.domain.forms import FormField
-from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
-from app.domain.visible_text import on_one_line
-from app.state.tool_servers import (
+from app.domain.tool_servers import (
     ImportPreview,
     Offered,
     ServerDraft,
@@ -25,6 +23,8 @@ from app.state.tool_servers import (
     ServerRow,
     StartQuestion,
 )
+from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
+from app.domain.visible_text import on_one_line
 from app.system.json_file import JsonFileError
 from app.system.secret_store import Keyring, SecretStore
 from app.system.translation import sentences

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from app.chat.tools.server_questions import ServerQuestions
 from app.domain.deltas import AnswerFailed, TextDelta
+from app.domain.tool_servers import SamplingQuestion
 from app.engines.client import EngineClient
 from app.engines.local import LocalAnswer
 from app.engines.run import start
 from app.state.chat import ModelPhase, State
-from app.state.tool_servers import SamplingQuestion, ToolServersState
+from app.state.tool_servers import ToolServersState
 from app.system.translation import tr
 from engine import Chat, Priority, Role, Sampling, Turn
 

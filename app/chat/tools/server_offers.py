@@ -12,9 +12,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.tools.servers import ToolServers
 from app.domain.forms import FormField
+from app.domain.tool_servers import FormQuestion, Offered, ServerRow
 from app.domain.visible_text import on_one_line
 from app.state.chat import Notice, State
-from app.state.tool_servers import FormQuestion, Offered, ServerRow, ToolServersState
+from app.state.tool_servers import ToolServersState
 from app.system.translation import tr
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from itertools import count
 from typing import Any, TypeVar
 
 from app.chat.tools.thread import ToolThread
-from app.state.tool_servers import Question, StartQuestion, ToolServersState
+from app.domain.tool_servers import Question, StartQuestion
+from app.state.tool_servers import ToolServersState
 
 Q = TypeVar("Q", bound=Question)
 _MOST = 20  # that wait at a time; of more, a server asks in vain

@@ -8,15 +8,15 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
-from app.domain.visible_text import on_one_line, written_out
-from app.state.tool_servers import (
+from app.domain.tool_servers import (
     FormQuestion,
     PageQuestion,
     Question,
     SamplingQuestion,
     StartQuestion,
-    ToolServersState,
 )
+from app.domain.visible_text import on_one_line, written_out
+from app.state.tool_servers import ToolServersState
 from app.system.translation import isolated, tr, trn
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, SMALL, font

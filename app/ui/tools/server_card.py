@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
+from app.domain.tool_servers import Offered, ServerPhase, ServerRow
 from app.domain.visible_text import on_one_line, written_out
-from app.state.tool_servers import Offered, ServerPhase, ServerRow
 from app.system.translation import isolated, listed, sentences, tr, trn
 from app.ui.theme.theme import BODY, SMALL, code_font, font
 from app.ui.tools.code_text import CodeText

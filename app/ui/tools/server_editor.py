@@ -8,8 +8,8 @@ from dataclasses import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
+from app.domain.tool_servers import ServerDraft
 from app.settings.table import Setting
-from app.state.tool_servers import ServerDraft
 from app.system.translation import tr
 from app.ui.settings.fields import LineField, TextField
 from app.ui.settings.row import PreferenceRow

@@ -6,8 +6,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
+from app.domain.tool_servers import ImportPreview
 from app.domain.visible_text import on_one_line
-from app.state.tool_servers import ImportPreview
 from app.system.translation import isolated, tr, trn
 from app.ui.theme.theme import BODY, SMALL, font
 from app.ui.tools.code_text import CodeText

@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication, QHideEvent, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.state.tool_servers import ServerDraft, ServerRow, StartQuestion, ToolServersState
+from app.domain.tool_servers import ServerDraft, ServerRow, StartQuestion
+from app.state.tool_servers import ToolServersState
 from app.system.translation import isolated, tr
 from app.ui.file_dialogs import choose_servers
 from app.ui.settings.fields import segments_style

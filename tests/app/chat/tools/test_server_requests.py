@@ -12,14 +12,14 @@ import pytest
 
 import tool_servers
 from app.domain.parts import FilePart
-from app.domain.tools import CallContext, ToolError, ToolOutcome
-from app.state.tool_servers import (
+from app.domain.tool_servers import (
     FormQuestion,
     PageQuestion,
     SamplingQuestion,
     ServerDraft,
     ServerPhase,
 )
+from app.domain.tools import CallContext, ToolError, ToolOutcome
 from engine import Role
 from fakes import Cancel
 from server_stage import ServerStage

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.tool_servers import PageQuestion, ServerDraft, ServerPhase, StartQuestion
 from app.domain.tools import CallContext, ToolError, ToolOutcome
-from app.state.tool_servers import PageQuestion, ServerDraft, ServerPhase, StartQuestion
 from server_stage import ServerStage, poisoned_draft, stored
 from stage import until
 from tool_site import site

@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QLineEdit
 
-from app.state.tool_servers import ImportPreview, ServerDraft, ServerPhase, ServerRow
+from app.domain.tool_servers import ImportPreview, ServerDraft, ServerPhase, ServerRow
 from app.ui.tools.code_text import CodeText
 from app.ui.tools.servers import ServersPage
 from fakes import MODEL
