@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.chat.controller import Controller
-from app.chat.tools.server_offers import AttachedResource
 from app.domain.parts import FilePart
 from app.ui.widgets.links import open_link
 from app.ui.window import Window
 
 if TYPE_CHECKING:
+    from app.chat.tools.server_offers import AttachedResource
     from app.ui.panel.content import PanelContent
     from app.ui.tools.questions import QuestionsView
     from app.ui.tools.servers import ServersPage
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
 def connect_tool_servers(window: Window, controller: Controller) -> None:
     """Connect what is made when it is first shown."""
-    servers, offers = controller.tools.servers, controller.tools.server_offers
-    composer, files = window.composer, controller.attachments
-    servers.proxy = lambda: controller.settings.proxy
+    tools, composer, files = controller.tools, window.composer, controller.attachments
 
     def wire_page(page: ServersPage) -> None:
+        servers = tools.servers
         page.opened.connect(servers.look)
         page.switched.connect(servers.switch)
         page.restarted.connect(servers.restart)
@@ -40,7 +39,7 @@ def connect_tool_servers(window: Window, controller: Controller) -> None:
         page.log_requested.connect(servers.open_log)
 
     def open_page(number: int, address: str) -> None:
-        servers.answer(number, open_link(address))
+        tools.servers.answer(number, open_link(address))
 
     def put_prompt(text: str) -> None:
         """Put the text of a prompt into the field, behind what was typed meanwhile."""
@@ -59,17 +58,23 @@ def connect_tool_servers(window: Window, controller: Controller) -> None:
             files.put_back((part,))
 
     def wire_questions(view: QuestionsView) -> None:
-        view.answered.connect(servers.answer)
+        view.answered.connect(tools.servers.answer)
         view.page_requested.connect(open_page)
-        view.agreed.connect(servers.sampling.write)
+        view.agreed.connect(tools.servers.sampling.write)
 
     def wire_panel(content: PanelContent) -> None:
         content.tools.servers_requested.connect(window.servers.open)
 
-    window.prompt_list.server_prompt_chosen.connect(offers.use_prompt)
-    window.attaching.resource_requested.connect(offers.attach)
-    offers.prompt_came.connect(put_prompt)
-    offers.resource_came.connect(attach)
+    def use_prompt(server: str, name: str) -> None:
+        tools.server_offers.use_prompt(server, name)
+
+    def attach_resource(server: str, address: str) -> None:
+        tools.server_offers.attach(server, address)
+
+    window.prompt_list.server_prompt_chosen.connect(use_prompt)
+    window.attaching.resource_requested.connect(attach_resource)
+    tools.prompt_came.connect(put_prompt)
+    tools.resource_came.connect(attach)
     window.servers.made.connect(wire_page)
     window.questions.made.connect(wire_questions)
     window.panel.made.connect(wire_panel)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from app.chat.controller import Controller
 from app.state.chat import Notice
+from app.state.tools import Consent
 from app.system.translation import tr
 from app.ui.window import Window
 
@@ -22,8 +23,15 @@ _NOTICE = "calls"  # kind of the notice that the list of calls cannot be written
 def connect_calls(window: Window, controller: Controller) -> None:
     """Connect the calls in the transcript."""
     transcript, tools = window.transcript, controller.tools
-    transcript.decided.connect(tools.calls.decide)
-    transcript.stop_call.connect(tools.calls.stop_call)
+
+    def decide(message: int, call: str, consent: Consent, arguments: str) -> None:
+        tools.calls.decide(message, call, consent, arguments)
+
+    def stop_call(message: int, call: str) -> None:
+        tools.calls.stop_call(message, call)
+
+    transcript.decided.connect(decide)
+    transcript.stop_call.connect(stop_call)
     transcript.answer_again_from.connect(controller.messages.answer_from)
     transcript.activity_requested.connect(window.activity.open)
     window.activity.made.connect(partial(_connect_activity, window, controller))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
@@ -80,7 +80,6 @@ from app.domain.parts import (
     Parts,
 )
 from app.domain.remote_fault import RemoteFaultKind
-from app.domain.tools import ToolSource
 from app.engines.client import ClientMaker
 from app.engines.local import local
 from app.engines.registry import EngineRegistry
@@ -105,6 +104,9 @@ from engine import (
     delete_snapshots,
     snapshots_size,
 )
+
+if TYPE_CHECKING:
+    from app.domain.tools import ToolSource
 
 
 class Controller(QObject):
@@ -150,7 +152,7 @@ class Controller(QObject):
         blobs = Blobs(store_queue.path)
         self._prompts = PromptBuilder(
             state, lambda model: self._model_settings(model), file=blobs.find,
-            tools=lambda conversation: self.tools.offered.of(conversation),
+            tools=lambda conversation: self.tools.of(conversation),
         )  # fmt: skip
         # The user's files may be on a drive that does not respond; settings must not wait for it.
         user_files = BackgroundWorker("user files", self)
@@ -199,7 +201,7 @@ class Controller(QObject):
             want_model=self._load_for_answers,
             began=lambda conversation: self.chat_models.on_answer(conversation),
             reached=self._on_reached,
-            tools=self.tools.calls,
+            tools=lambda: self.tools.calls,
             most_rounds=lambda: self.settings.tool_rounds,
         )
         states.adapters.request_finished.connect(self._answers.start_next)
@@ -439,7 +441,7 @@ class Controller(QObject):
         self.collections.read()
         self.indexed_files.forget_unnamed()
         self.network.start()
-        self.tools.servers.begin()
+        self.tools.begin()
         self.updates.start()
         if model is not None:
             self.chat_models.use(Local(model))

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
 
-from app.domain.tool_activity import Grant, ToolActivity
-from app.domain.tools import ToolSpec
 from app.state.observable import EMPTY, Observable, ReadOnly, changed
+
+if TYPE_CHECKING:
+    from app.domain.tool_activity import Grant, ToolActivity
+    from app.domain.tools import ToolSpec
 
 
 class CallPhase(Enum):
@@ -83,9 +86,9 @@ class ToolsState(Observable):
     rows = ReadOnly[tuple[ToolRow, ...]](())  # all tools that there are
     reason = ReadOnly("")  # why the model of the shown chat cannot use tools; "": it can
     paths = ReadOnly[Mapping[Path, PathKind]](EMPTY)  # those that were asked for last
-    activity = ReadOnly[tuple[ToolActivity, ...]](())  # the last ones, the newest first
+    activity: ReadOnly[tuple[ToolActivity, ...]] = ReadOnly(())  # the last ones, the newest first
     activity_count = ReadOnly(0)  # of all calls
-    grants = ReadOnly[tuple[Grant, ...]](())
+    grants: ReadOnly[tuple[Grant, ...]] = ReadOnly(())
     may_always = ReadOnly[frozenset[str]](frozenset())  # writing tools that can be allowed always
 
     def of_message(self, message: int) -> Mapping[str, LiveCall]:

@@ -257,17 +257,28 @@ NOT_BEFORE_THE_FIRST_PAINT = (  # each is imported when it is first opened or ne
     "app.wiring",
 )
 NOT_WITH_THE_CONTROLLER = (  # which is imported next
+    "app.chat.tools.calls",
+    "app.chat.tools.grants",
+    "app.chat.tools.offered",
     "app.chat.tools.running_servers",
+    "app.chat.tools.servers",
+    "app.chat.tools.sources",
+    "app.chat.tools.thread",
     "app.chat.transfer.markdown_export",
     "app.chat.transfer.native_json",
     "app.chat.transfer.sources",
     "app.documents.index",
     "app.documents.readers",
     "app.markdown.word",
+    "app.domain.forms",
+    "app.domain.tool_servers",
+    "app.domain.tools",
     "app.store.salvage",
-    "app.tools.mcp",
+    "app.tools",
     "app.ui.tools.questions",
     "app.ui.tools.servers",
+    "app.ui.transcript.message.call_painter",
+    "app.ui.transcript.message.consent",
 )
 OF_OTHERS = ("chardet", "httpx", "mcp", "numpy", "pypdfium2", "starlette", "torch", "uvicorn")
 AT_FIRST_PAINT = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
 
@@ -30,7 +31,6 @@ from app.chat.requests.running_answer import (
     joined_usage,
     waiting_words,
 )
-from app.chat.tools.calls import ToolCalls
 from app.domain.answer_request import AnswerRequest
 from app.domain.deltas import (
     AnswerEnd,
@@ -61,6 +61,9 @@ from app.state.performance import tokens_per_second
 from app.store.writer import StoreQueue
 from app.system.translation import number, tr
 from engine import Chat, Fault
+
+if TYPE_CHECKING:
+    from app.chat.tools.calls import ToolCalls
 
 _SAVE_MILLISECONDS = 300
 _MOST_OVERTAKEN = 4  # later answers of the loaded model that are requested before another model's
@@ -96,15 +99,15 @@ class Answers:
         want_model: Callable[[ModelRef | None], None] = lambda _: None,
         began: Callable[[int], None] = lambda _: None,
         reached: Callable[[Remote, RemoteFaultKind | None], None] = lambda _model, _fault: None,
-        tools: ToolCalls | None = None,
+        tools: Callable[[], ToolCalls] | None = None,
         most_rounds: Callable[[], int] = lambda: 10,
     ) -> None:
         """`ended` is called with the conversation and the message of each answer that has ended,
         `report` with an unexpected exception, `used` with what an answer took, the name of its
         model and whether that is on this computer, `want_model` with the model that has to be loaded for the next answer, None: any, and
         `began` with the conversation of an answer that its own model has begun. `reached` is called
-        with a model elsewhere that answers, or whose answer failed with a fault. `tools` carries out
-        the calls of answers, which go on with their results as often as `most_rounds` says.
+        with a model elsewhere that answers, or whose answer failed with a fault. `tools` makes what
+        carries out the calls of answers, which go on with their results as often as `most_rounds` says.
         """
         self._tools, self._most_rounds = tools, most_rounds
         self._reached = reached
@@ -433,9 +436,10 @@ class Answers:
             job.parts, job.calling = parts, False
             self.start_next()
 
-        calls = self._tools
-        job.calling = calls is not None and calls.run(
-            job.conversation, job.message, job.parts, ended
+        job.calling = (
+            self._tools is not None
+            and bool(open_calls(job.parts))
+            and self._tools().run(job.conversation, job.message, job.parts, ended)
         )
 
     def _on_end(self, running: RunningAnswer, end: AnswerEnd, used: AnswerUsage) -> None:
@@ -645,7 +649,7 @@ class Answers:
         """Remove an answer from the queue before it is requested, or requested again."""
         self._jobs.remove(job)
         if job.calling and self._tools is not None:
-            self._tools.stop(job.message)
+            self._tools().stop(job.message)
         self._record.dropped(job, state, stop, error)
         self._on_ended(job.conversation, job.message)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import dropwhile, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.chat.requests.context_room import answer_room, bytes_per_token, context_of
 from app.domain.answer_request import AnswerRequest, OfferedTool, PromptMessage
@@ -35,13 +36,11 @@ from app.domain.parts import (
 )
 from app.domain.passages import as_read, passages_part, text_bytes, without_old
 from app.domain.tool_rounds import arranged
-from app.domain.tools import ToolSpec
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
 from app.settings.table import Settings, sampling, thinking
 from app.state.chat import State
 from app.system.translation import number, tr
-from app.tools.results import shown
 from engine import (
     ApplyTemplate,
     Chat,
@@ -56,6 +55,9 @@ from engine import (
 from engine import ImagePart as GivenImage
 from engine import Part as GivenPart
 from engine import TextPart as GivenText
+
+if TYPE_CHECKING:
+    from app.domain.tools import ToolSpec
 
 _FEWEST_WORDS = 15  # that an answer is asked to have
 GREETED = "You began this conversation with these words:"  # before a greeting
@@ -405,6 +407,8 @@ def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:
 
 def result_text(part: ToolResultPart) -> str:
     """What the model reads of a result: as data, unless it is what this app says."""
+    from app.tools.results import shown
+
     return shown(part.text, part.name, fenced=not part.ours).text
 
 

@@ -17,19 +17,19 @@ from app.chat.tools.sampling import ServerSampling
 from app.chat.tools.server_questions import NeedsConsent, Problem, ServerQuestions
 from app.chat.tools.thread import ToolThread
 from app.domain.forms import fields_of
-from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSource, ToolSpec
-from app.engines.client import EngineClient
-from app.engines.run import start
-from app.state.chat import State
-from app.state.tool_servers import (
+from app.domain.tool_servers import (
     FormQuestion,
     PageQuestion,
     ServerDraft,
     ServerPhase,
     ServerRow,
     StartQuestion,
-    ToolServersState,
 )
+from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSource, ToolSpec
+from app.engines.client import EngineClient
+from app.engines.run import start
+from app.state.chat import State
+from app.state.tool_servers import ToolServersState
 from app.system.secret_store import Keyring, system_keyring
 from app.system.translation import sentences, tr
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from app.tools.mcp.entry import ServerEntry
 
 T = TypeVar("T")
-_FILE = "tool servers.json"
 _MOST_BYTES = 1_000_000  # of a file that is imported
 _LOG_MILLISECONDS = 500
 _CLOSE_SECONDS = 5.0
@@ -52,18 +51,19 @@ class ToolServers(QObject):
         state: State,
         shown: ToolServersState,
         thread: ToolThread,
-        folder: Path,
+        file: Path,
         engine: EngineClient,
+        proxy: Callable[[], str],
         changed: Callable[[], None],
         report: Callable[[Exception], None],
         parent: QObject | None = None,
     ) -> None:
-        """`folder` has their files; `changed` is called after the tools of servers changed."""
+        """`file` lists them, beside their other files; `changed` is called after the tools of servers changed."""
         super().__init__(parent)
-        self._state, self._shown, self._thread, self._folder = state, shown, thread, folder
+        self._state, self._shown, self._thread, self._file = state, shown, thread, file
         self._changed, self._report = changed, report
         self.keyring: Callable[[], Keyring] = system_keyring
-        self.proxy: Callable[[], str] = lambda: ""
+        self._proxy = proxy
         self.questions = ServerQuestions(shown, thread)
         self.sampling = ServerSampling(state, shown, self.questions, engine, report)
         self.running: RunningServers | None = None  # None: nothing was needed of them yet
@@ -252,7 +252,7 @@ class ToolServers(QObject):
 
     @property
     def _is_stored(self) -> bool:
-        return self.running is not None or (self._folder / _FILE).is_file()
+        return self.running is not None or self._file.is_file()
 
     def _open(self) -> RunningServers:
         """What runs them, made when it is first needed."""
@@ -261,10 +261,10 @@ class ToolServers(QObject):
 
             hooks = Hooks(self._ask_form, self.sampling.ask, self._open_page)
             self.running = RunningServers(
-                self._folder,
+                self._file.parent,
                 self.keyring,
                 hooks,
-                self.proxy,
+                self._proxy,
                 lambda: self._thread.tell(self._show),
             )
         return self.running

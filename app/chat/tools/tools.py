@@ -5,23 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
-from app.chat.documents.file_texts import TextExtractor
-from app.chat.documents.retrieval import Retrieval
-from app.chat.tools.calls import ToolCalls
-from app.chat.tools.grants import Grants
-from app.chat.tools.offered import OfferedTools
-from app.chat.tools.server_offers import ServerOffers
-from app.chat.tools.servers import ToolServers
-from app.chat.tools.services import ToolServices
-from app.chat.tools.sources import ToolSources
-from app.chat.tools.thread import ToolThread
 from app.domain.model_ref import ModelRef
-from app.domain.tool_activity import ToolActivity
-from app.domain.tools import ToolSource, ToolSpec
 from app.engines.capabilities import Capabilities
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
@@ -34,12 +24,33 @@ from app.store.writer import StoreQueue
 from app.system.worker import BackgroundWorker
 from engine import CountTokens, TokensCounted, disk_files
 
+if TYPE_CHECKING:
+    from app.chat.documents.file_texts import TextExtractor
+    from app.chat.documents.retrieval import Retrieval
+    from app.chat.tools.calls import ToolCalls
+    from app.chat.tools.grants import Grants
+    from app.chat.tools.offered import OfferedTools
+    from app.chat.tools.server_offers import ServerOffers
+    from app.chat.tools.servers import ToolServers
+    from app.chat.tools.services import ToolServices
+    from app.chat.tools.sources import ToolSources
+    from app.chat.tools.thread import ToolThread
+    from app.domain.tool_activity import ToolActivity
+    from app.domain.tools import ToolSource, ToolSpec
+
 _PAGE = 100  # calls that the list shows first
 _MOST_EXPORTED = 1_000_000
+_SERVERS = "tool servers.json"  # in the folder of the chats
 
 
 class Tools(QObject):
-    """Has what carries out calls, and keeps `ToolsState`; nothing is made before it is needed."""
+    """Has what carries out calls, and keeps `ToolsState`.
+
+    Each part is imported and made when it is first asked for: a chat without tools has none of them.
+    """
+
+    prompt_came = Signal(str)  # text of a prompt of a server, for the message that is written
+    resource_came = Signal(object)  # AttachedResource, for the same
 
     def __init__(
         self,
@@ -64,34 +75,102 @@ class Tools(QObject):
         """
         super().__init__(parent)
         self._state, self._shown, self._store_queue = state, shown, store_queue
-        self._engine, self._files, self._report = engine, files, report
-        self.thread_of_tools = ToolThread(self)
-        self.servers = ToolServers(
-            state, servers, self.thread_of_tools, store_queue.path.parent, engine,
-            self._refresh, report, self,
-        )  # fmt: skip
-        self.server_offers = ServerOffers(state, servers, self.servers, self)
-        self._services = ToolServices(self.thread_of_tools, retrieval, store_queue, extractor)
-        self.sources = ToolSources(
-            self.thread_of_tools,
-            self._services,
-            settings,
-            store_queue.path.with_name("tool-keys.json"),
-            self.servers.source,
-            self._refresh,
-        )
-        self.offered = OfferedTools(state, source or self.sources.make, capabilities)
-        self.grants = Grants(shown, store_queue)
-        self.calls = ToolCalls(
-            state, shown, store_queue, self.offered, self.grants, self.thread_of_tools, blobs,
-            lambda: settings().tool_seconds, report, self._on_recorded,
-        )  # fmt: skip
+        self._shown_servers, self._engine, self._blobs = servers, engine, blobs
+        self._retrieval, self._settings, self._capabilities = retrieval, settings, capabilities
+        self._files, self._extractor, self._report = files, extractor, report
+        self._source = source
         self._is_shown = False  # rows were asked for
         self._most = 0  # calls of the list that are shown; 0: none was asked for
         self._tokens: dict[tuple[str, str], int] = {}  # by model and digest of a tool
         state.conversation_changed.connect(self._refresh)
         state.model_changed.connect(self._refresh)
         state.settings_changed.connect(self._on_settings)
+
+    # --- the parts ------------------------------------------------------------------------------
+
+    @cached_property
+    def thread_of_tools(self) -> ToolThread:
+        """What calls are carried out on."""
+        from app.chat.tools.thread import ToolThread
+
+        return ToolThread(self)
+
+    @cached_property
+    def servers(self) -> ToolServers:
+        """The servers of tools."""
+        from app.chat.tools.servers import ToolServers
+
+        return ToolServers(
+            self._state, self._shown_servers, self.thread_of_tools, self._servers_file, self._engine,
+            lambda: self._settings().proxy, self._refresh, self._report, self,
+        )  # fmt: skip
+
+    @cached_property
+    def server_offers(self) -> ServerOffers:
+        """Resources and prompts of servers."""
+        from app.chat.tools.server_offers import ServerOffers
+
+        made = ServerOffers(self._state, self._shown_servers, self.servers, self)
+        made.prompt_came.connect(self.prompt_came)
+        made.resource_came.connect(self.resource_came)
+        return made
+
+    @cached_property
+    def _services(self) -> ToolServices:
+        from app.chat.tools.services import ToolServices
+
+        return ToolServices(
+            self.thread_of_tools, self._retrieval, self._store_queue, self._extractor
+        )
+
+    @cached_property
+    def sources(self) -> ToolSources:
+        """What all tools come from."""
+        from app.chat.tools.sources import ToolSources
+
+        keys = self._store_queue.path.with_name("tool-keys.json")
+        return ToolSources(
+            self.thread_of_tools, self._services, self._settings, keys,
+            lambda: self.servers.source(), self._refresh,
+        )  # fmt: skip
+
+    @cached_property
+    def offered(self) -> OfferedTools:
+        """The tools of each chat."""
+        from app.chat.tools.offered import OfferedTools
+
+        make = self._source or (lambda: self.sources.make())
+        return OfferedTools(self._state, make, self._capabilities)
+
+    @cached_property
+    def grants(self) -> Grants:
+        """What the user has allowed."""
+        from app.chat.tools.grants import Grants
+
+        return Grants(self._shown, self._store_queue)
+
+    @cached_property
+    def calls(self) -> ToolCalls:
+        """The calls in progress."""
+        from app.chat.tools.calls import ToolCalls
+
+        return ToolCalls(
+            self._state, self._shown, self._store_queue, self.offered, self.grants,
+            self.thread_of_tools, self._blobs, lambda: self._settings().tool_seconds, self._report,
+            self._on_recorded,
+        )  # fmt: skip
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the servers that start with the app, if any is stored; after the first paint."""
+        if self._servers_file.is_file():
+            self.servers.begin()
+
+    def of(self, conversation: int | None) -> tuple[ToolSpec, ...]:
+        """The tools that the model of a chat may call."""
+        has_tools = bool(self._state.settings(conversation).tools)
+        return self.offered.of(conversation) if has_tools else ()
 
     def look(self) -> None:
         """Show the tools that there are: the panel is open."""
@@ -100,10 +179,19 @@ class Tools(QObject):
 
     def close(self) -> None:
         """Stop all calls; answers that wait for them can be continued in the next run."""
-        self.servers.close()
-        self.thread_of_tools.stop()
-        self._services.close()
-        self.sources.close()
+        made = vars(self)
+        if "servers" in made:
+            self.servers.close()
+        if "thread_of_tools" in made:
+            self.thread_of_tools.stop()
+        if "_services" in made:
+            self._services.close()
+        if "sources" in made:
+            self.sources.close()
+
+    @property
+    def _servers_file(self) -> Path:
+        return self._store_queue.path.with_name(_SERVERS)
 
     # --- the list of all calls ------------------------------------------------------------------
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRect, QTimer, Signal
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.domain.tool_activity import Allowed
-from app.domain.tools import ToolSpec
 from app.state.tools import CallPhase, Consent, LiveCall, ToolsState
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message.consent import ConsentCard
 from app.ui.transcript.message.tool_call import NOTHING_KNOWN, CallLook, KnownCalls, ShownCall
 from app.ui.widgets import accessibility
+
+if TYPE_CHECKING:
+    from app.domain.tools import ToolSpec
+    from app.ui.transcript.message.consent import ConsentCard
 
 OUTPUT_MILLISECONDS = 80  # between two updates of what running calls print
 _TICK_MILLISECONDS = 1000
@@ -211,6 +214,8 @@ class Calls(QObject):
         return area.translated(layout.left_of(index), layout.message_top(index)).toRect()
 
     def _make(self, key: Key, live: LiveCall) -> ConsentCard:
+        from app.ui.transcript.message.consent import ConsentCard
+
         card = ConsentCard(live, self._title(live.conversation), self._layout.style, self._viewport)
         if (text := self._edited.pop(key, None)) is not None:
             card.edit(text)

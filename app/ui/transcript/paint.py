@@ -26,7 +26,7 @@ from app.ui.transcript import column_header, memory_line
 from app.ui.transcript.find import Finder, Match
 from app.ui.transcript.keys import Keys
 from app.ui.transcript.layout import TranscriptLayout
-from app.ui.transcript.message import call_painter, message_tools, pictures
+from app.ui.transcript.message import message_tools, pictures
 from app.ui.transcript.message.controls import Control
 from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.message.message_view import ROW_TEXT, MessageView
@@ -85,6 +85,8 @@ def paint_message(
             if row.image is not None:
                 continue
             if row.call is not None:
+                from app.ui.transcript.message import call_painter
+
                 if row.frame.translated(at).intersects(clip):
                     focused = {f"row-{number}": "row", f"stop-{number}": "stop"}.get(key, "")
                     call_painter.paint(painter, row, style, at, shown.mouse, focused)

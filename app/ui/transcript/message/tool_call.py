@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from app.domain.parts import CallEnd, ToolCallPart, ToolResultPart
 from app.domain.tool_activity import Allowed
@@ -28,12 +29,14 @@ from app.domain.tool_words import (
     seconds_words,
     short_arguments,
 )
-from app.domain.tools import ToolSpec
 from app.domain.visible_text import escaped, on_one_line, written_out
 from app.markdown.blocks import Block, Code, Paragraph, Place, Run, runs_of
 from app.state.tools import CallPhase, LiveCall
 from app.system.translation import isolated, listed, sentences, tr
 from app.ui.blocks.call_foot import CallFoot
+
+if TYPE_CHECKING:
+    from app.domain.tools import ToolSpec
 
 _KEPT = 1024  # calls whose blocks are kept
 _OUTPUT_LINES = 200  # the last ones of a running call
@@ -60,7 +63,7 @@ class CallLook(Enum):
 class KnownCalls:
     """What is known of the calls of one message besides its parts."""
 
-    tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])  # by name
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, "ToolSpec"])  # by name
     live: Mapping[str, LiveCall] = field(default_factory=dict[str, LiveCall])  # by call
     allowed: Mapping[str, Allowed] = field(default_factory=dict[str, Allowed])  # by call
 
