@@ -189,10 +189,39 @@ def test_a_deb_installs_the_tree_and_depends_on_the_libraries(small: Path, tmp_p
     listed = subprocess.run(["dpkg-deb", "-c", file], capture_output=True, text=True).stdout
     assert "./usr/bin/tokonoma -> ../lib/tokonoma/tokonoma" in listed
     assert {line.split()[1] for line in listed.splitlines()} == {"root/root"}
+    assert "./usr/share/tokonoma/apparmor" in listed
+    scripts = subprocess.run(["dpkg-deb", "--info", file], capture_output=True, text=True).stdout
+    assert "postinst" in scripts
+    assert "postrm" in scripts
     assert list(tmp_path.iterdir()) == [file], "nothing else stays"
     again = tmp_path / "again"
     again.mkdir()
     assert deb.make(small, again).read_bytes() == file.read_bytes(), "the same to the byte"
+
+
+def test_the_apparmor_profile_is_installed_where_it_is_understood(tmp_path: Path) -> None:
+    for name in ("etc/apparmor.d", "usr/share/tokonoma"):
+        (tmp_path / name).mkdir(parents=True)
+    profile = (tree.HERE / "apparmor").read_text(encoding="utf-8")
+    assert f"profile tokonoma /{tree.PLACE}/tokonoma flags=(unconfined)" in profile
+    (tmp_path / "usr/share/tokonoma/apparmor").write_text(profile, encoding="utf-8")
+    installed = tmp_path / "etc/apparmor.d/tokonoma"
+
+    def run(script: str, *arguments: str) -> bool:
+        text = (tree.HERE / script).read_text(encoding="utf-8")
+        text = re.sub(r"/(?=(etc|usr|sys)/)", f"{tmp_path}/", text)
+        subprocess.run(["sh", "-c", text, script, *arguments], check=True)
+        return installed.exists()
+
+    assert not run("postinst", "configure"), "AppArmor 3 refuses it"
+    assert not run("postrm", "remove")
+    (tmp_path / "etc/apparmor.d/abi").mkdir()
+    (tmp_path / "etc/apparmor.d/abi/4.0").touch()
+    assert run("postinst", "configure")
+    assert run("postinst", "configure", "1.0"), "upgraded"
+    assert run("postrm", "upgrade", "2.0"), "the new version has it too"
+    assert not run("postrm", "remove")
+    assert not run("postrm", "purge")
 
 
 def test_an_rpm_installs_the_tree(small: Path, tmp_path: Path) -> None:

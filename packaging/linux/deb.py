@@ -22,12 +22,19 @@ def make(bundle: Path, out: Path) -> Path:
         tree.lay_out(bundle, root)
         share = root / "usr" / "share"
         tree.write(share / "doc" / tree.NAME / "changelog.gz", tree.debian_changelog())
-        overrides = (tree.HERE / "lintian-overrides").read_text(encoding="utf-8")
-        tree.write(share / "lintian" / "overrides" / tree.NAME, overrides)
+        tree.write(share / "lintian" / "overrides" / tree.NAME, _text("lintian-overrides"))
+        tree.write(share / tree.NAME / "apparmor", _text("apparmor"))
         tree.write(root / "DEBIAN" / "control", control(bundle, root))
+        for script in ("postinst", "postrm"):
+            tree.write(root / "DEBIAN" / script, _text(script))
+            (root / "DEBIAN" / script).chmod(0o755)
         file = out / f"{tree.NAME}_{version()}_{architecture()}.deb"
         tree.run("dpkg-deb", "-Zxz", "-z6", "--root-owner-group", "--build", root, file)
     return file
+
+
+def _text(name: str) -> str:
+    return (tree.HERE / name).read_text(encoding="utf-8")
 
 
 def architecture() -> str:

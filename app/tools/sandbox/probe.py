@@ -246,7 +246,7 @@ def _reason() -> str:
     if _setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
         return tr(
             "AppArmor on this computer does not let Tokonoma isolate programs:"
-            " it forbids user namespaces."
+            " it forbids user namespaces. The .deb package of Tokonoma has a profile that allows it."
         )
     if "0" in (_setting("kernel/unprivileged_userns_clone"), _setting("user/max_user_namespaces")):
         return tr("Programs cannot be isolated: user namespaces are turned off on this computer.")
