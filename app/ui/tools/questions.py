@@ -123,7 +123,8 @@ class QuestionCard(QFrame):
         else:
             self.title.setText(tr("Start “{name}”?", name=name))
         usual = tr(
-            "This program runs as you: it can read and change your files, and use the network."
+            "This program runs as you: it can read and change your files, and use the network"
+            " even while Tokonoma is offline."
         )
         remote = tr("What a model or you give to its tools is sent to this address.")
         self._rows.addWidget(wrapped(remote if question.address else usual))
