@@ -140,9 +140,10 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--on", choices=sorted(PLATFORMS), action="append", help="also the chosen tests of a system"
     )
     checking.add_argument("--all", action="store_true", help="also those of every system")
-    add("bench", bench, "Run the benchmarks, or the named one.").add_argument(
-        "name", nargs="?", default=""
-    )
+    measuring = add("bench", bench, "Run the benchmarks, or the named one.")
+    measuring.add_argument("name", nargs="?", default="")
+    measuring.add_argument("--minutes", default="8", help="that `cuda` may take")
+    measuring.add_argument("--table", type=Path, help="where `cuda` writes what it found")
     add("shots", shots, "Render every screen and dialog to build/shots.")
     add("fuzz", fuzz, "Open damaged model files with the GGUF reader.").add_argument(
         "--seconds", type=int, default=60
@@ -297,7 +298,11 @@ def bench(options: argparse.Namespace) -> int:
     """Run the benchmark scripts and the engine's own bench."""
     if options.name == "cuda" and all(map(importlib.util.find_spec, ("torch", "triton", "numpy"))):
         # On a borrowed machine without a network: this interpreter has what it needs.
-        return _python(str(BENCHMARKS / "cuda_speed.py"), interpreter=sys.executable)
+        table = ("--table", str(options.table.resolve())) if options.table else ()
+        return _python(
+            str(BENCHMARKS / "cuda_speed.py"), "--minutes", options.minutes, *table,
+            interpreter=sys.executable,
+        )  # fmt: skip
     _set_up(triton=True)
     fetch.ensure(fetch.starter())
     # "cuda" would be the name of a package that torch imports, so its script has another.

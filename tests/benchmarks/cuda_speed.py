@@ -1,9 +1,13 @@
 """Speed of the CUDA backend over synthetic models of real shapes: `cuda.md`.
 
-Runs unattended in under eight minutes on a machine with torch, numpy and Triton, without network and
-model files. Rows come in order of importance; what the time does not allow, and what fails, is named
-in the table. Without a GPU the same path runs in Triton's interpreter with toy shapes, and its
-table, which has no meaning, is written to build/.
+    python3 tests/benchmarks/cuda_speed.py [--minutes 8] [--table FILE]
+
+Runs unattended on a machine with torch, numpy and Triton, without network and model files: first the
+same tokens and the kernels against the reference, then speeds, in order of importance. After each
+row the table is written, and what it was made of beside it or to build/, where a later run goes on;
+what the time does not allow, what fails, and rows that are slower than in the committed table of the
+same device are named in it. Without a GPU the same path runs in Triton's interpreter with toy shapes,
+and its table, which has no meaning, is written to build/.
 
 Columns: tokens/s warm (median step, captured, with its most likely token on the host) and cold (the
 caches emptied and half a second of rest before each step); GB/s of weights, keys and values read;
@@ -12,12 +16,16 @@ its share of the copy bandwidth (read and written bytes) measured in the same ru
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import shutil
+import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -41,6 +49,7 @@ from cuda_model import (
     segment,
     sequence,
 )
+from cuda_report import NotPossible, Report, Step, code_digest
 from kernels import cuda
 from kernels.backend.backend import Backend
 from kernels.backends import KNOWN
@@ -53,8 +62,11 @@ from kernels.weights.quantizers import q8_0
 from kernels.weights.weight import Weight
 
 ROOT = Path(__file__).parents[2]
-TABLE = Path(__file__).with_name("cuda.md")
-BUDGET_SECONDS = 440.0
+HERE = Path(__file__).parent
+TABLE = HERE / "cuda.md"
+KERNELS, HYBRIDS = "cuda_kernels.py", "cuda_hybrids.py"
+HYBRID_CHECKS = ("recurrences", "convolutions", "head_norms", "sinks", "routes", "clamped", "dense", "moe", "gemma4")  # fmt: skip
+HYBRID_MODELS = ("qwen3.5-4b",)
 PROMPT = 512
 STEPS, COLD_STEPS = 48, 5
 SHOWN_KERNELS = 8
@@ -92,71 +104,6 @@ ROWS = (
 )
 TOY_SIZES = Sizes(depths=(0, 300), batches=(5,), prompt=6, steps=1, cold_steps=1)
 TOY_ROWS = (Row(TOY, "Q1_0", TOY_SIZES),)
-
-
-@dataclass
-class Report:
-    """The lines of the table, and what was not measured."""
-
-    clock: Clock
-    bandwidth: float
-    rate: float
-    started: float = field(default_factory=time.perf_counter)
-    rows: list[str] = field(default_factory=list)
-    kernels: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    checks: list[str] = field(default_factory=list)
-
-    @property
-    def has_time(self) -> bool:
-        """Whether another row may be started."""
-        return time.perf_counter() - self.started < BUDGET_SECONDS
-
-    def attempt(self, words: str, measure: Callable[[], None]) -> None:
-        """Measure a row; one that fails, or for which there is no time, is named."""
-        if not self.has_time:
-            self.missing.append(f"{words}: no time was left")
-            return
-        try:
-            measure()
-        except Exception as error:  # noqa: BLE001  a row that fails does not end the run
-            traceback.print_exc()
-            self.missing.append(f"{words}: {type(error).__name__}: {str(error).splitlines()[0]}")
-
-    def add(self, words: str, tokens: int, warm: float, cold: float, size: int) -> None:
-        """A row of decode steps of so many tokens, which read `size` bytes."""
-        speed = size / warm
-        slow = f"{tokens / cold:,.0f}" if cold else "–"
-        self.rows.append(
-            f"| {words} | {tokens / warm:,.0f} | {slow} | {speed / 1e9:,.0f} | "
-            f"{100 * speed / self.bandwidth:.0f} % |"
-        )
-        print(self.rows[-1], flush=True)
-
-    def text(self) -> str:
-        """The whole table."""
-        minutes = (time.perf_counter() - self.started) / 60
-        return "\n".join(
-            [
-                "# Speed of the CUDA backend\n",
-                "Written by `python3 packaging/dev.py bench cuda`; the models are synthetic, of real",
-                "shapes, with f16 keys and values. tests/benchmarks/cuda_speed.py says what the columns are.\n",
-                f"- Device: {self.clock.name}",
-                f"- torch {torch.__version__}, Triton {triton.__version__}, {minutes:.1f} minutes",
-                f"- Copy bandwidth: {self.bandwidth / 1e9:,.0f} GB/s",
-                f"- bf16 matrix rate: {self.rate / 1e12:,.1f} TFLOP/s",
-                *(f"- {line}" for line in self.checks),
-                "\n| Model | tokens/s warm | tokens/s cold | GB/s | Of the copy bandwidth |",
-                "|---|---:|---:|---:|---:|",
-                *self.rows,
-                "\nKernels of a step of one sequence, with their share of its time:\n",
-                "| Model | Kernels | Time per kernel |",
-                "|---|---:|---|",
-                *self.kernels,
-                *(["\nNot measured:\n", *(f"- {line}" for line in self.missing)] if self.missing else []),
-                "",
-            ]
-        )  # fmt: skip
 
 
 class Model:
@@ -201,34 +148,37 @@ class Model:
         return run
 
 
-def measure(row: Row, backend: Backend, report: Report) -> None:
-    """All rows of one model."""
-    model, sizes, timer = Model(row, backend), row.sizes, report.clock
+def measure(row: Row, backend: Backend, timer: Clock, report: Report) -> None:
+    """All rows of one model, which is made for the first of them that is not known."""
+    sizes = row.sizes
     name = f"{row.shape.name} {row.format}"
-    steps = [(1, depth) for depth in sizes.depths] + [(batch, 0) for batch in sizes.batches]
-    for batch, depth in steps:
-        words = f"{name}, {batch} sequence{'s' * (batch > 1)}, depth {depth:,}"
+    made = cache(lambda: Model(row, backend))
 
-        def decode(batch: int = batch, depth: int = depth, words: str = words) -> None:
-            run = model.step(batch, depth)
-            warm = timer.seconds(run, sizes.steps)
-            cold = timer.cold_seconds(run, sizes.cold_steps) if batch == 1 else 0.0
-            report.add(words, batch, warm, cold, model.read_bytes(batch, depth))
-            if (batch, depth) == (1, 0):
-                report.kernels.append(_kernel_row(name, timer.kernels(run)))
+    def decode(step: Step, words: str, batch: int, depth: int) -> None:
+        run = made().step(batch, depth)
+        warm = timer.seconds(run, sizes.steps)
+        cold = timer.cold_seconds(run, sizes.cold_steps) if batch == 1 else 0.0
+        speed = made().read_bytes(batch, depth) / warm
+        slow = f"{batch / cold:,.0f}" if cold else "–"
+        share = f"{100 * speed / timer.bandwidth:.0f} %"
+        step.rows.append(
+            f"| {words} | {batch / warm:,.0f} | {slow} | {speed / 1e9:,.0f} | {share} |"
+        )
+        if (batch, depth) == (1, 0):
+            step.kernels.append(_kernel_row(name, timer.kernels(run)))
 
-        report.attempt(words, decode)
-
-    def prefill() -> None:
-        seconds = timer.seconds(model.prefill(sizes.prompt), max(sizes.steps // 8, 1))
-        rate = 2 * row.shape.parameters * sizes.prompt / seconds
-        share = 100 * rate / report.rate
-        report.rows.append(
+    def prefill(step: Step) -> None:
+        seconds = timer.seconds(made().prefill(sizes.prompt), max(sizes.steps // 8, 1))
+        share = 100 * 2 * row.shape.parameters * sizes.prompt / seconds / timer.rate
+        step.rows.append(
             f"| {name}, prompt of {sizes.prompt} | {sizes.prompt / seconds:,.0f} | – | – | "
             f"{share:.0f} % of the matrix rate |"
         )
-        print(report.rows[-1], flush=True)
 
+    steps = [(1, depth) for depth in sizes.depths] + [(batch, 0) for batch in sizes.batches]
+    for batch, depth in steps:
+        words = f"{name}, {batch} sequence{'s' * (batch > 1)}, depth {depth:,}"
+        report.attempt(words, partial(decode, words=words, batch=batch, depth=depth))
     report.attempt(f"{name}, prompt", prefill)
 
 
@@ -247,7 +197,7 @@ def _kernel_row(name: str, found: Kernels) -> str:
 # --- the same tokens ----------------------------------------------------------------------------
 
 
-def check_tokens(backend: Backend, tokens: int, report: Report) -> None:
+def check_tokens(backend: Backend, tokens: int, step: Step) -> None:
     """Greedy tokens of a small model, op by op, captured, and by the reference on the processor."""
     shape = Shape("small", 2, 128, 256, 2, 1, 64, 320) if tokens > 8 else TOY
     reference = KNOWN["reference"]
@@ -287,32 +237,104 @@ def check_tokens(backend: Backend, tokens: int, report: Report) -> None:
             words += (
                 f"; the others are ties, within {max(gaps[at] for at in others):.2g} of a logit"
             )
-        report.checks.append(words)
-        print(words, flush=True)
+        step.checks.append(words)
+
+
+# --- other scripts ------------------------------------------------------------------------------
+
+
+def run(report: Report, *command: str) -> str:
+    """The output of a script of this folder, or of a program that runs one; raises RuntimeError."""
+    line = [str(HERE / each) if each.endswith(".py") else each for each in command]
+    done = subprocess.run(
+        line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=report.left + 30
+    )
+    if done.returncode:
+        print(done.stdout[-3000:], flush=True)
+        raise RuntimeError(f"{' '.join(command[-2:])} ended with {done.returncode}")
+    return done.stdout
+
+
+def check_kernels(step: Step, report: Report, names: Sequence[str]) -> None:
+    """Every kernel, or those of some checks, against the reference, with small shapes."""
+    output = run(report, sys.executable, KERNELS, "--small", *names)
+    found = re.findall(r"^(\w+): worst (\S+)$", output, re.MULTILINE)
+    errors = ", ".join(f"{name} {error}" for name, error in found)
+    step.checks.append(f"Kernels agree with the reference: {errors}")
+
+
+def check_hybrids(step: Step, report: Report) -> None:
+    """Kernels of hybrid models and mixtures, and small models of them."""
+    output = run(report, sys.executable, HYBRIDS, *HYBRID_CHECKS)
+    found = re.search(r"^0 of (\d+) rows failed", output, re.MULTILINE)
+    step.checks.append(f"Hybrids and mixtures: {found[1] if found else 0} checks, none failed")
+
+
+def hybrid(step: Step, report: Report, model: str) -> None:
+    """The speeds of a hybrid model."""
+    for line in run(report, sys.executable, HYBRIDS, model).splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        if cells[0] == "speed" and (speed := re.match(r"([\d,.]+) tokens/s", cells[2])):
+            tokens = float(speed[1].replace(",", ""))
+            words = "; ".join(cells[2].split("; ")[1:])
+            step.rows.append(f"| {cells[1]}, {cells[3]} | {tokens:,.0f} | – | – | {words} |")
+
+
+def sanitize(step: Step, report: Report, tool: str) -> None:
+    """The small shapes of products and attention under a tool of the CUDA toolkit."""
+    program = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not Path(program).exists():
+        raise NotPossible("compute-sanitizer is not installed")
+    under = (program, "--tool", tool, "--error-exitcode", "9", sys.executable, KERNELS)
+    lines = run(report, *under, "--small", "products", "attend").strip().splitlines()
+    step.checks.append(f"{tool}: {lines[-1].lstrip('= ')}")
 
 
 def main() -> int:
-    """Measure all rows and write the table; 1 if none could be measured."""
+    """Do all steps and write the table; 1 if nothing could be measured."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--table", type=Path)
+    options = parser.parse_args()
+    started = time.perf_counter()
     timer = clock()
     is_toy = timer.device.type == "cpu"
     backend = cuda.backend_on(timer.device)
     if is_toy:  # fewer programs to interpret
         attention.MOST_SPLITS, launch._ROWS = 2, 128
-    report = Report(timer, timer.copy_bandwidth(), timer.matrix_rate())
-    report.attempt(
-        "greedy tokens", lambda: check_tokens(backend, 2 if is_toy else GREEDY_TOKENS, report)
-    )
-    for row in TOY_ROWS if is_toy else ROWS:
-        name = f"{row.shape.name} {row.format}"
-        report.attempt(name, lambda row=row: measure(row, backend, report))
+    build = ROOT / "build" / "cuda.md"
+    table = options.table or (build if is_toy else TABLE)
+    machine = {
+        "device": timer.name,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "kernels": code_digest(),
+    }
+    figures = [
+        f"Copy bandwidth: {timer.bandwidth / 1e9:,.0f} GB/s",
+        f"bf16 matrix rate: {timer.rate / 1e12:,.1f} TFLOP/s",
+    ]
+    kept = (options.table or build).with_suffix(".json")
+    report = Report(machine, figures, kept, table, started + 60 * options.minutes)
+    report.resume(TABLE)
+    tokens = 2 if is_toy else GREEDY_TOKENS
+    report.attempt("greedy tokens", lambda step: check_tokens(backend, tokens, step))
+    kernels = ("draws",) if is_toy else ()
+    report.attempt("kernels", partial(check_kernels, report=report, names=kernels))
+    if not is_toy:
+        report.attempt("hybrids", partial(check_hybrids, report=report))
+    for at, row in enumerate(TOY_ROWS if is_toy else ROWS):
+        measure(row, backend, timer, report)
         if not is_toy:
             torch.cuda.empty_cache()
-    named = [Path(one) for one in sys.argv[2:] if sys.argv[1] == "--table"]
-    target = named[0] if named else ROOT / "build" / TABLE.name if is_toy else TABLE
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(report.text(), encoding="utf-8")
-    print(f"{target}: {len(report.rows)} rows, {len(report.missing)} not measured.")
-    return 0 if report.rows else 1
+        for model in HYBRID_MODELS if at == 1 else ():
+            report.attempt(model, partial(hybrid, report=report, model=model))
+    for tool in () if is_toy else ("memcheck", "racecheck"):
+        report.attempt(tool, partial(sanitize, report=report, tool=tool))
+    report.write()
+    print(f"{table}: {len(report.steps)} steps, {len(report.missing)} not done.")
+    print(*report.slower(), sep="\n")
+    return 0 if report.steps else 1
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,11 +36,13 @@ class Clock:
     def sweep(self) -> None:
         """Empty the caches of the device."""
 
-    def copy_bandwidth(self) -> float:
+    @cached_property
+    def bandwidth(self) -> float:
         """Bytes read and written per second by a copy on the device."""
         return self._bandwidth(1 << 20, 2)
 
-    def matrix_rate(self) -> float:
+    @cached_property
+    def rate(self) -> float:
         """Operations per second of a product of bfloat16 matrices."""
         return self._rate(64, 2)
 
@@ -115,10 +118,12 @@ class GpuClock(Clock):
         self.finish()
         time.sleep(0.5)
 
-    def copy_bandwidth(self) -> float:
+    @cached_property
+    def bandwidth(self) -> float:
         return self._bandwidth(2 << 30, 20)
 
-    def matrix_rate(self) -> float:
+    @cached_property
+    def rate(self) -> float:
         return self._rate(8192, 10)
 
     def kernels(self, call: Callable[[], object]) -> Kernels:
