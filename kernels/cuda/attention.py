@@ -20,6 +20,7 @@ from kernels.states.kv_pages import PageTable
 
 MOST_CHANNELS = 256  # of a head: what fits in registers
 MOST_SPLITS = 16  # programs that share the keys of one token and head
+LEAST_KEYS = 256  # of a program: fewer take less time than to combine what two have found
 
 _TYPES = {torch.float32: 0, torch.float16: 1, torch.int8: 2}
 
@@ -150,6 +151,7 @@ def attend_step(
         R=_rows(one),
         BS=blocks.keys,
         SPLITS=scratch.splits,
+        LEAST=max(LEAST_KEYS // blocks.keys, 1),
         WRITE=k is not None,
         UNITS=1 if then is None else then.words.shape[2],
         QUANTIZE=then is not None,

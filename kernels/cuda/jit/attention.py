@@ -3,6 +3,7 @@
 Rows are queries that share keys: the heads of a group, of one token or several. Position, length
 and page addresses are read from device memory, so that a recorded launch serves any of them. The
 keys of a long context are cut among programs; the one that finishes last combines their results.
+How many take part follows from the length, on the device: a short context is one program's alone.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ def attend_step(
     query_norm, key_norm, epsilon, frequencies, rope_scale, sinks,
     scale, cap, window, chunk, KEYS, KEY_SCALES, VALUES, VALUE_SCALES,
     H: tl.constexpr, K: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, G: tl.constexpr,
-    R: tl.constexpr, BS: tl.constexpr, SPLITS: tl.constexpr, PAIRS: tl.constexpr,
-    INTERLEAVED: tl.constexpr, NORM: tl.constexpr, WRITE: tl.constexpr, TYPE: tl.constexpr,
+    R: tl.constexpr, BS: tl.constexpr, SPLITS: tl.constexpr, LEAST: tl.constexpr,
+    PAIRS: tl.constexpr, INTERLEAVED: tl.constexpr, NORM: tl.constexpr, WRITE: tl.constexpr, TYPE: tl.constexpr,
     UNITS: tl.constexpr, QUANTIZE: tl.constexpr, SINKS: tl.constexpr, TURNS: tl.constexpr,
 ):  # fmt: skip
     """Attention of one token of each sequence, from q, k and v as products left them.
@@ -111,7 +112,8 @@ def attend_step(
     floats to `out` [B, H * C] or quantized to `xq`. Grid: sequences, K, SPLITS. `positions` i64 [B],
     with TURNS those of RoPE `turns` i64 [B, PAIRS], `tables` i64 [B, width] page addresses,
     `partial` f32 [B, K, SPLITS, R, CP + 2], `counters` i32 [B, K] of zeros, which are zero again
-    afterwards. R is at least G and 16.
+    afterwards. R is at least G and 16. A program has at least LEAST blocks of keys, unless it has
+    all; those that are left without any end at once.
     """
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     position = tl.load(positions + b)
@@ -123,12 +125,15 @@ def attend_step(
         start = (tl.maximum(position - window + 1, 0) // BS).to(tl.int32)
     if chunk > 0:
         start = tl.maximum(start, (position // chunk * chunk // BS).to(tl.int32))
-    share = tl.cdiv(blocks - start, SPLITS)
+    share = tl.maximum(tl.cdiv(blocks - start, SPLITS), LEAST)
+    used = tl.cdiv(blocks - start, share)
+    if split >= used:
+        return
     first = start + split * share
     end = tl.minimum(first + share, blocks)
     c = tl.arange(0, CP)[None, :]
     if WRITE:
-        if (first < blocks) & (end == blocks):  # this program reads the last block
+        if end == blocks:  # this program reads the last block
             page = page_at(table, position // 256)
             at = (position % 256).to(tl.int32)
             row = (b * K + head) * C + tl.arange(0, 1)[:, None]
@@ -154,30 +159,33 @@ def attend_step(
         KEYS, KEY_SCALES, VALUES, VALUE_SCALES, R, BS, TYPE, C, CP, 0,
     )  # fmt: skip
     last = True
-    if SPLITS > 1:
+    if used > 1:
         place = partial + ((b * K + head) * SPLITS).to(tl.int64) * (R * (CP + 2))
         mine = place + split * (R * (CP + 2)) + g * (CP + 2)
-        tl.store(mine[:, None] + c, sums)
-        tl.store(mine + CP, most)
-        tl.store(mine + CP + 1, total)
+        tl.store(mine[:, None] + c, sums, mask=(g < G)[:, None])
+        tl.store(mine + CP, most, mask=g < G)
+        tl.store(mine + CP + 1, total, mask=g < G)
         tl.debug_barrier()
         counter = counters + b * K + head
         arrived = tl.atomic_add(counter, 1, sem="acq_rel")
-        last = arrived == SPLITS - 1
+        last = arrived == used - 1
         if last:
             tl.debug_barrier()
             tl.store(counter, 0)
             most = tl.full([R], float("-inf"), tl.float32)
             total = tl.zeros([R], tl.float32)
             sums = tl.zeros([R, CP], tl.float32)
-            for one in range(SPLITS):
+            for one in tl.range(used, loop_unroll_factor=4):
                 other = place + one * (R * (CP + 2)) + g * (CP + 2)
-                theirs = tl.load(other + CP, cache_modifier=".cg")
+                theirs = tl.load(other + CP, mask=g < G, other=0.0, cache_modifier=".cg")
+                weight = tl.load(other + CP + 1, mask=g < G, other=1.0, cache_modifier=".cg")
+                more = tl.load(
+                    other[:, None] + c, mask=(g < G)[:, None], other=0.0, cache_modifier=".cg"
+                )
                 new = tl.maximum(most, theirs)
                 base = tl.where(new == float("-inf"), 0.0, new)
                 kept, added = tl.exp(most - base), tl.exp(theirs - base)
-                total = total * kept + tl.load(other + CP + 1, cache_modifier=".cg") * added
-                more = tl.load(other[:, None] + c, cache_modifier=".cg")
+                total = total * kept + weight * added
                 sums = sums * kept[:, None] + more * added[:, None]
                 most = new
     if last:

@@ -64,8 +64,15 @@ def step(one: CudaHeads, made: list[PagedSequence], q: Tensor, k: Tensor | None,
     return out
 
 
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs share the keys of short contexts too."""
+    monkeypatch.setattr(attention, "LEAST_KEYS", 1)
+
+
 @every_type
 @pytest.mark.parametrize("case", [*CASES, *RARE_CASES])
+@pytest.mark.usefixtures("shared")
 def test_a_step_is_the_references(case: str, dtype: torch.dtype, random: torch.Generator) -> None:
     one = (CASES | RARE_CASES)[case](heads(CudaHeads, dtype, random))
     made = [sequence(one, length, length + 1, random) for length in (0, 75, 300)]
@@ -95,6 +102,32 @@ def test_a_step_of_odd_heads(
 
 
 @every_type
+@pytest.mark.parametrize("least", [64, 128, 256])
+def test_a_short_context_is_one_programs_alone(
+    least: int, dtype: torch.dtype, random: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many programs as the length is worth: here one to four of five."""
+    monkeypatch.setattr(attention, "LEAST_KEYS", least)
+    one = heads(CudaHeads, dtype, random)
+    made = [sequence(one, length, length + 1, random) for length in (least - 1, least, 250)]
+    others = [copied(each) for each in made]
+    q, k, v = rows_of(one, len(made), random)
+    right = wanted_step(one, others, q, k, v)
+    check_close(
+        step(one, made, q.clone(), k.clone(), v.clone(), splits=5), right, MOST_ERROR[dtype]
+    )
+    for each, other in zip(made, others, strict=True):
+        check_rows(each, other, 1)
+    scratch = attention.scratch_for(one, 1, 5, q.device)
+    scratch.partial.fill_(math.nan)
+    positions, out = torch.tensor([least - 2]), torch.empty(1, one.heads * one.width)
+    tables = attention.addresses([made[0].kv.table], 4)
+    attention.attend_step(one, q[:1], None, None, positions, tables, scratch, out)
+    assert scratch.partial.isnan().all(), "nothing is combined"
+
+
+@every_type
+@pytest.mark.usefixtures("shared")
 def test_a_step_on_rows_that_another_layer_wrote(
     dtype: torch.dtype, random: torch.Generator
 ) -> None:
