@@ -62,6 +62,28 @@ class CallEnd(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A picture or another file that a tool returned; its bytes are in a file named by their hash."""
+
+    name: str  # safe as the name of a file on every system
+    sha256: str
+    size_bytes: int = 0
+    width: int = 0  # pixels of a picture that can be shown; 0: it is none
+    height: int = 0
+    fault: str = ""  # an `ExtractionFault`: why a picture cannot be shown
+
+    @property
+    def image(self) -> ImagePart | None:
+        """The picture that it is; None: it is none, or cannot be shown."""
+        if not self.width or not self.height:
+            return None
+        size = self.size_bytes
+        return ImagePart(
+            self.name, self.sha256, width=self.width, height=self.height, size_bytes=size
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ToolResultPart:
     """What a tool returned, or why there is nothing of it: the model reads that as data."""
 
@@ -76,6 +98,8 @@ class ToolResultPart:
     ours: bool = (
         False  # the words are those of this app: the model need not be told that it is data
     )
+    files: tuple[KeptFile, ...] = ()  # that it returned beside its text
+    files_left_out: int = 0  # further ones, which were not kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +413,9 @@ def search_text(parts: Iterable[Part]) -> str:
                 pieces.append(part.text)
             case ToolCallPart():
                 pieces += [part.name, part.arguments]
-            case ToolResultPart() | SectionPart() | TablePart():
+            case ToolResultPart():
+                pieces += [part.text, *(file.name for file in part.files)]
+            case SectionPart() | TablePart():
                 pieces.append(part.text)
             case FilePart():
                 pieces += [part.name, part.text]

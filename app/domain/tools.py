@@ -79,6 +79,7 @@ class ToolOutcome:
     text: str
     failed: bool = False
     files: tuple[ToolFile, ...] = ()  # for the user; the text says in a line that they exist
+    files_left_out: int = 0  # further ones: they were too many, or too large
 
 
 class ToolError(Exception):

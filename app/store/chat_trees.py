@@ -13,7 +13,7 @@ from app.domain.chat_settings import settings_of, settings_text
 from app.domain.chat_tree import ChatTree, depth_first
 from app.domain.growing import append_text
 from app.domain.message import Message, MessageState
-from app.domain.parts import FilePart, ImagePart, Parts, search_text
+from app.domain.parts import FilePart, ImagePart, Parts, ToolResultPart, search_text
 from app.store.adapters import marks_of, marks_text
 from app.store.folder_records import NO_FOLDERS, FolderRecords, make_folders, remove_empty
 from app.store.part_rows import from_row, to_row
@@ -139,17 +139,24 @@ def chat_ids(database: sqlite3.Connection) -> list[int]:
 
 
 def attached(database: sqlite3.Connection, conversations: Sequence[int]) -> dict[str, None]:
-    """The SHA-256 of the files and images of chats, each once."""
+    """The SHA-256 of the files and images of chats, and of those of tools, each once."""
     found: dict[str, None] = {}
     for conversation in conversations:
         rows = database.execute(
             "SELECT p.kind, p.data FROM part AS p JOIN message AS m ON m.id = p.message"
-            " WHERE m.conversation = ? AND p.kind IN ('file', 'image') AND p.data <> ''",
+            " WHERE m.conversation = ? AND p.data <> ''"
+            " AND p.kind IN ('file', 'image', 'tool result')",
             (conversation,),
         )
         for part in (from_row(kind, data, "") for kind, data in rows):
-            if isinstance(part, FilePart | ImagePart) and part.sha256:
-                found[part.sha256] = None
+            match part:
+                case FilePart(sha256=sha256) | ImagePart(sha256=sha256) if sha256:
+                    found[sha256] = None
+                case ToolResultPart(sha256=sha256, files=files):
+                    names = (sha256, *(file.sha256 for file in files))
+                    found.update((name, None) for name in names if name)
+                case _:
+                    pass
     return found
 
 

@@ -1,14 +1,18 @@
-"""Fields of a document's part as they are in JSON: enumerations, pages, warnings and passages."""
+"""Fields of parts that are records in JSON: of documents, and the files that a tool returned."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
 from app.domain.documents import DocumentWarning, PageStart, PageUnit, Passage, Reads, Warned
+from app.domain.parts import KeptFile
+from app.domain.tool_files import safe_file_name
 
 T = TypeVar("T")
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def with_records(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,6 +25,7 @@ def with_records(values: Mapping[str, Any]) -> dict[str, Any]:
         "chosen": lambda found: _each(found, int),
         "warnings": lambda found: _each(found, _warned),
         "passages": lambda found: _each(found, _passage),
+        "files": lambda found: _each(found, _kept_file),
     }
     made = dict(values)
     for name in made.keys() & read.keys():
@@ -41,6 +46,19 @@ def _page(found: Any) -> PageStart:
 
 def _warned(found: Any) -> Warned:
     return Warned(DocumentWarning(found["warning"]), tuple(map(str, found["pages"])))
+
+
+def _kept_file(found: Any) -> KeptFile:
+    """A file of a result; a field of a wrong type gets its default."""
+    values = cast("dict[str, Any]", found)
+    kept = {
+        field.name: values[field.name]
+        for field in fields(KeptFile)[2:]
+        if type(values.get(field.name)) is type(field.default)
+    }
+    if not _SHA256.fullmatch(values["sha256"]):
+        raise ValueError("no hash")
+    return KeptFile(safe_file_name(values["name"]), values["sha256"], **kept)
 
 
 def _passage(found: Any) -> Passage:

@@ -78,7 +78,7 @@ def from_row(kind: str, data: str, text: str) -> Part:
     values = _object(data)
     if made is ErrorPart:
         values["fault"] = _fault(values.get("fault"))
-    elif made in (FilePart, PassagesPart, TablePart):
+    elif made in (FilePart, PassagesPart, TablePart, ToolResultPart):
         values = with_records(values)
     if long := _LONG.get(kind, "text"):
         values[long] = text

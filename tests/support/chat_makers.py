@@ -22,6 +22,7 @@ from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
+    KeptFile,
     Part,
     PassagesPart,
     TablePart,
@@ -30,6 +31,7 @@ from app.domain.parts import (
     ToolCallPart,
     ToolResultPart,
 )
+from app.domain.tool_files import safe_file_name
 from app.settings.samplers import Thinking
 from engine import ContextPolicy, Fault, FaultKind, Role
 
@@ -56,11 +58,23 @@ texts = st.lists(
 ).map("".join)
 names = st.text(max_size=10)
 finite = st.floats(0, 4e9, allow_nan=False)
+kept_files = st.builds(
+    KeptFile, names.map(safe_file_name), st.sampled_from(("a" * 64, "0" * 64)), st.integers(0, 99),
+    st.integers(0, 9), st.integers(0, 9), st.sampled_from(("", "damaged")),
+)  # fmt: skip
 parts: st.SearchStrategy[Part] = st.one_of(
     st.builds(TextPart, texts),
     st.builds(ThoughtPart, texts, st.sampled_from(["<think>", "\n<think>\n", ""]), names),
     st.builds(ToolCallPart, names, texts, names, names),
-    st.builds(ToolResultPart, names, texts, names, st.booleans()),
+    st.builds(
+        ToolResultPart,
+        names,
+        texts,
+        names,
+        st.booleans(),
+        files=st.lists(kept_files, max_size=2).map(tuple),
+        files_left_out=st.integers(0, 2),
+    ),
     st.builds(FilePart, names, texts),
     st.builds(ImagePart, names, names, st.just(""), st.integers(0, 9999), st.integers(0, 9999)),
     st.builds(

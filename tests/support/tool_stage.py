@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from app.chat.documents.file_texts import TextExtractor
 from app.domain.message import Message
 from app.domain.parts import ToolResultPart
 from app.domain.tools import CallContext, Effect, ToolError, ToolOutcome, ToolSpec
@@ -97,7 +98,11 @@ class FakeTools:
 
 
 def stages(
-    folder: Path, source: FakeTools, *, tools: Sequence[ToolSpec] = (ADD, NOTE, PAGE)
+    folder: Path,
+    source: FakeTools,
+    *,
+    tools: Sequence[ToolSpec] = (ADD, NOTE, PAGE),
+    extractor: TextExtractor | None = None,
 ) -> Iterator[Callable[[], Stage]]:
     """Makes stages over one store, one after the other: each is a start of the app."""
     made: list[Stage] = []
@@ -105,7 +110,7 @@ def stages(
     def start() -> Stage:
         if made:
             made[-1].close()
-        stage = Stage(folder, tool_source=lambda: source)
+        stage = Stage(folder, tool_source=lambda: source, extractor=extractor)
         made.append(stage)
         stage.start(MODEL)
         stage.engine.finish_load(can_call=True)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from app.chat.tools.grants import Grants
+from app.chat.tools.kept_files import AnswerRoom, FileKeeper, Kept
 from app.chat.tools.offered import OfferedTools
 from app.chat.tools.thread import ToolThread, Work
 from app.domain.ids import new_id
@@ -44,6 +45,7 @@ _STATES = {
 }
 _DENIED = "The user did not allow this call. Go on without it, or ask what to do instead."
 _STOPPED = "The user stopped this call."
+_NO_FILES = Kept()
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +60,7 @@ class _Round:
     left: int = 0  # calls without a result
     calls: dict[str, _Call] = field(default_factory=dict[str, "_Call"])
     is_over: bool = False  # it was stopped, or the app quits
+    room: AnswerRoom = field(default_factory=AnswerRoom)  # for the files that they return
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +86,7 @@ class _Done:
     failed: bool = False
     sha256: str = ""
     characters: int = 0
+    kept: Kept = _NO_FILES
 
 
 class ToolCalls:
@@ -97,6 +101,7 @@ class ToolCalls:
         grants: Grants,
         thread: ToolThread,
         blobs: Blobs,
+        files: FileKeeper,
         seconds: Callable[[], float],
         report: Callable[[Exception], None],
         recorded: Callable[[ToolActivity], None],
@@ -104,7 +109,7 @@ class ToolCalls:
         """`seconds` is the time for a call of a built-in tool. `report` is called with an unexpected
         exception, `recorded` with each call that has begun, and again when it has ended.
         """
-        self._seconds = seconds
+        self._seconds, self._files = seconds, files
         self._state, self._shown, self._store_queue = state, shown, store_queue
         self._offered, self._grants, self._thread, self._blobs = offered, grants, thread, blobs
         self._report, self._recorded = report, recorded
@@ -120,7 +125,8 @@ class ToolCalls:
         calls = open_calls(parts)
         if not calls:
             return False
-        made = _Round(conversation, message, parts, done, left=len(calls))
+        room = AnswerRoom.behind(parts)
+        made = _Round(conversation, message, parts, done, left=len(calls), room=room)
         made.calls = {part.call: _Call(part, place) for place, part in enumerate(calls)}
         self._rounds[message] = made
 
@@ -241,7 +247,7 @@ class ToolCalls:
         began = time.monotonic()
         context = replace(context, output=partial(self._output, made.message, part.call))
         limit = _MOST_SECONDS if tool.server else self._seconds()  # servers have their own
-        call.work = self._thread.start(self._carry_out(tool, arguments, context, limit))
+        call.work = self._thread.start(self._carry_out(made, tool, arguments, context, limit))
         try:
             done = await call.work.result()
         except asyncio.CancelledError:
@@ -255,6 +261,8 @@ class ToolCalls:
             sha256=done.sha256,
             characters=done.characters,
             ours=not tool.server and not tool.effects,
+            files=done.kept.files,
+            files_left_out=done.kept.left_out,
         )
 
     async def _consent(
@@ -303,9 +311,14 @@ class ToolCalls:
                 return Allowed.ONCE
 
     async def _carry_out(
-        self, tool: ToolSpec, arguments: dict[str, Any], context: CallContext, limit: float
+        self,
+        made: _Round,
+        tool: ToolSpec,
+        arguments: dict[str, Any],
+        context: CallContext,
+        limit: float,
     ) -> _Done:
-        """The call, on the tools' thread; what does not fit into its part is kept in a file."""
+        """The call, on the tools' thread; what does not fit into its part is kept in files."""
         call = self._offered.source.call(tool.id, arguments, context)
         try:
             outcome = await asyncio.wait_for(call, limit)
@@ -314,16 +327,17 @@ class ToolCalls:
         except TimeoutError:
             words = f"The call took longer than {limit:g} seconds and was stopped."
             outcome = ToolOutcome(words, failed=True)
-        text = clean(outcome.text)
+        kept = await self._files.keep(outcome, made.room)
+        text = "\n".join(filter(None, (kept.told, clean(outcome.text))))
         head, left_out = capped(text, MOST_CHARACTERS - _FENCE)
         if not left_out:
-            return _Done(text, outcome.failed)
+            return _Done(text, outcome.failed, kept=kept)
         try:
             content = text.encode("utf-8", "replace")
             sha256 = await asyncio.to_thread(self._blobs.add, content)
         except StoreError:
             sha256 = ""
-        return _Done(head, outcome.failed, sha256, len(text))
+        return _Done(head, outcome.failed, sha256, len(text), kept)
 
     # --- steps ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from app.chat.documents.file_texts import TextExtractor
 from app.chat.documents.retrieval import Retrieval
 from app.chat.tools.thread import ToolThread
+from app.documents.pictures import PictureLook
 from app.documents.source import ExtractionError
 from app.domain.documents import Passage, SearchFault
 from app.domain.parts import search_text
@@ -37,7 +38,8 @@ class ToolServices:
     ) -> None:
         """`extractor` makes the extractor of texts when the first document is read."""
         self._thread, self._retrieval, self._store_queue = thread, retrieval, store_queue
-        self._make, self._extractor = extractor, None
+        self._make = extractor
+        self._extractor: TextExtractor | None = None
         self._kept = store_queue.path.with_name("replaced files")
 
     async def passages(self, conversation: int, query: str, count: int) -> Sequence[Found]:
@@ -78,6 +80,10 @@ class ToolServices:
         """The text of a document; raises ToolError."""
         return await asyncio.to_thread(self._extract, path, name)
 
+    def look(self, path: Path, cancelled: Callable[[], bool]) -> PictureLook:
+        """The size of the picture in a file; blocks. Raises ExtractionError."""
+        return self._reader.look(path, cancelled)
+
     async def keep(self, path: Path, content: bytes) -> str:
         """Keep what a file had before a tool replaced it; raises OSError."""
         return await asyncio.to_thread(self._keep, path, content)
@@ -89,11 +95,15 @@ class ToolServices:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    def _extract(self, path: Path, name: str) -> str:
+    @property
+    def _reader(self) -> TextExtractor:
         if self._extractor is None:
             self._extractor = self._make()
+        return self._extractor
+
+    def _extract(self, path: Path, name: str) -> str:
         try:
-            return self._extractor.extract(path, name).text
+            return self._reader.extract(path, name).text
         except ExtractionError as error:
             raise ToolError(f"The text of {name!r} cannot be read: {error.fault.value}.") from None
 

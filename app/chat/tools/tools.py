@@ -153,11 +153,12 @@ class Tools(QObject):
     def calls(self) -> ToolCalls:
         """The calls in progress."""
         from app.chat.tools.calls import ToolCalls
+        from app.chat.tools.kept_files import FileKeeper
 
         return ToolCalls(
             self._state, self._shown, self._store_queue, self.offered, self.grants,
-            self.thread_of_tools, self._blobs, lambda: self._settings().tool_seconds, self._report,
-            self._on_recorded,
+            self.thread_of_tools, self._blobs, FileKeeper(self._blobs, self._services.look),
+            lambda: self._settings().tool_seconds, self._report, self._on_recorded,
         )  # fmt: skip
 
     # --- life -----------------------------------------------------------------------------------

@@ -15,9 +15,8 @@ from app.domain.tools import ToolFile, ToolOutcome
 from app.tools.mcp.hooks import ResourceContent
 from app.tools.mcp.log import visible
 
-_MOST_FILE = 5_000_000  # bytes of a file that is kept
-_MOST_FILES = 20
 _MOST_LABEL = 200  # letters of a name, address or type
+_ENDINGS = {"audio/wav": ".wav", "audio/webm": ".weba"}  # which `mimetypes` has not everywhere
 
 Block = (
     types.TextContent
@@ -71,18 +70,15 @@ def contents(result: types.ReadResourceResult) -> tuple[ResourceContent, ...]:
 
 
 def _file(what: str, kind: str, data: str, files: list[ToolFile], name: str = "") -> str:
-    """The line of a file, which is kept aside if it is not too large."""
+    """The line of a file, which is put aside."""
     kind = visible(kind, _MOST_LABEL)
     try:
         content = _decoded(data)
     except ValueError:
         return f"[{what}, {kind}: its data is damaged]"
-    shown = f"{what}, {kind}, {_size(len(content))}"
-    if len(content) > _MOST_FILE or len(files) == _MOST_FILES:
-        return f"[{shown}: too large to be kept]"
-    ending = mimetypes.guess_extension(kind) or ""
+    ending = _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
     files.append(ToolFile(name or f"{what.lower()}-{len(files) + 1}{ending}", kind, content))
-    return f"[{shown}]"
+    return f"[{what}, {kind}, {_size(len(content))}]"
 
 
 def _link(block: types.ResourceLink) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import mimetypes
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from app.domain.tools import CallContext, Effect, ToolError, ToolOutcome, ToolSpec
+from app.domain.tools import CallContext, Effect, ToolError, ToolFile, ToolOutcome, ToolSpec
 from app.system.translation import tr
 from app.tools.sandbox.probe import Sandbox
 from app.tools.sandbox.sandbox import Ending, SandboxError, SandboxLimits, SandboxResult
@@ -20,7 +21,8 @@ _AT_ONCE = 2  # programs
 _DESCRIPTION = (
     "Run a Python 3 program and return what it prints; if its last line is an expression, its value"
     " is printed too. It has the standard library only, no network, no other programs, and an empty"
-    " folder of its own, which is deleted afterwards: nothing is kept between calls. It may take"
+    " folder of its own. The user gets the files that it leaves there; the next call has none of"
+    " them. It may take"
     f" {_LIMITS.seconds:.0f} seconds and {_LIMITS.memory_bytes >> 20} MB of memory. Its clock is UTC."
 )
 _SCHEMA = json.dumps(
@@ -106,9 +108,13 @@ def _told(result: SandboxResult) -> ToolOutcome:
     if result.files or result.files_left_out:
         names = [f"{file.name} ({len(file.content)} bytes)" for file in result.files]
         if result.files_left_out:
-            names.append(f"{result.files_left_out} more")
-        lines.append(f"(Files it left, which are not kept: {', '.join(names)}.)")
-    return ToolOutcome("\n".join(lines), failed)
+            names.append(f"{result.files_left_out} more, which are too many or too large")
+        lines.append(f"(Files it left, for the user: {', '.join(names)}.)")
+    files = tuple(
+        ToolFile(file.name, mimetypes.guess_type(file.name)[0] or "", file.content)
+        for file in result.files
+    )
+    return ToolOutcome("\n".join(lines), failed, files, result.files_left_out)
 
 
 def _signal_name(number: int) -> str:

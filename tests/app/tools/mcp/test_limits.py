@@ -177,7 +177,7 @@ def _result(*content: results.Block, data: object = None) -> types.CallToolResul
     return types.CallToolResult(content=list(content), structured_content=data)
 
 
-def test_files_are_kept_beside_the_text_and_large_ones_are_not() -> None:
+def test_files_are_put_beside_the_text_whatever_their_size() -> None:
     png, wav = (base64.b64encode(b"x" * count).decode() for count in (3_000, 5_000_001))
     found = results.outcome(
         _result(
@@ -194,14 +194,16 @@ def test_files_are_kept_beside_the_text_and_large_ones_are_not() -> None:
     assert found.text.splitlines() == [
         "See:",
         "[Picture, image/png, 3,000 bytes]",
-        "[Sound, audio/wav, 5.0 MB: too large to be kept]",
+        "[Sound, audio/wav, 5.0 MB]",
         "[Picture, image/png: its data is damaged]",
         "[Resource r, file:///r, 12 bytes]",
         "[Resource memo://1]",
         "milk",
     ]
-    (file,) = found.files
-    assert (file.name, file.media_type, len(file.data)) == ("picture-1.png", "image/png", 3_000)
+    assert [(file.name, file.media_type, len(file.data)) for file in found.files] == [
+        ("picture-1.png", "image/png", 3_000),
+        ("sound-2.wav", "audio/wav", 5_000_001),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -602,7 +602,7 @@ def test_a_call_tells_the_model_what_came_of_it() -> None:
         True,
     )
     assert told("open('a.txt', 'w').write('abc')") == (
-        "3\n(Files it left, which are not kept: a.txt (3 bytes).)",
+        "3\n(Files it left, for the user: a.txt (3 bytes).)",
         False,
     )
     assert told("import ctypes\nctypes.string_at(0)")[0].endswith("(It crashed: SIGSEGV.)")

@@ -1,0 +1,51 @@
+"""Files that tools return: names that are safe to show and to save, and words about them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import PurePosixPath
+
+from app.domain.parts import ToolResultPart
+from app.domain.visible_text import on_one_line
+from app.system.file_names import FORBIDDEN, not_reserved
+from app.system.translation import listed, trn
+
+_MOST_BYTES = 120  # of a name; file systems allow 255 bytes or characters
+_MOST_ENDING = 20  # characters
+
+
+def safe_file_name(text: str, others: Collection[str] = ()) -> str:
+    r"""A name that every system takes for a file, unlike `others` (casefolded).
+
+    Of a path it is the last part. A hidden character is shown as in `_u202e`.
+    """
+    last = text.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    name = FORBIDDEN.sub("_", on_one_line(last[: 4 * _MOST_BYTES])).strip(" .") or "file"
+    ending = PurePosixPath(name).suffix
+    ending = ending if len(ending) <= _MOST_ENDING else ""
+    stem = name.removesuffix(ending)
+    while len(f"{stem}{ending}".encode()) > _MOST_BYTES:
+        stem = stem[:-1]
+    stem = stem.strip(" .") or "file"
+    made, number = not_reserved(f"{stem}{ending}"), 1
+    while made.casefold() in others:
+        number += 1
+        made = f"{stem} {number}{ending}"
+    return made
+
+
+def named_files(results: Iterable[ToolResultPart]) -> str:
+    """The names of the files of results, for screen readers; "": there are none."""
+    return listed([file.name for result in results for file in result.files])
+
+
+def left_out_sentence(result: ToolResultPart) -> str:
+    """That some files of a result were not kept; "": all were."""
+    count = result.files_left_out
+    if not count:
+        return ""
+    return trn(
+        "{count} file was not kept: there were too many, it was too large, or the disk is full.",
+        "{count} files were not kept: there were too many, they were too large, or the disk is full.",
+        count,
+    )
