@@ -384,6 +384,7 @@ def connect_files(window: Window, controller: Controller) -> None:
     viewer.wanted.connect(pictures.read)
     viewer.save_requested.connect(pictures.save)
     viewer.marked_save_requested.connect(pictures.save_made)
+    attaching.kept_save_requested.connect(pictures.save)
     viewer.detail_chosen.connect(files.set_detail)
     viewer.described.connect(files.describe)
     viewer.details_wanted.connect(controller.detail_counts.count)

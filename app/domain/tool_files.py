@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
-from app.domain.parts import ToolResultPart
+from app.domain.parts import ImagePart, Part, ToolResultPart
 from app.domain.visible_text import on_one_line
 from app.system.file_names import FORBIDDEN, not_reserved
-from app.system.translation import listed, trn
+from app.system.translation import trn
 
 _MOST_BYTES = 120  # of a name; file systems allow 255 bytes or characters
 _MOST_ENDING = 20  # characters
@@ -34,9 +34,15 @@ def safe_file_name(text: str, others: Collection[str] = ()) -> str:
     return made
 
 
-def named_files(results: Iterable[ToolResultPart]) -> str:
-    """The names of the files of results, for screen readers; "": there are none."""
-    return listed([file.name for result in results for file in result.files])
+def shown_pictures(parts: Iterable[Part]) -> tuple[ImagePart, ...]:
+    """The pictures among parts, with those that tools returned."""
+    made: list[ImagePart] = []
+    for part in parts:
+        if isinstance(part, ImagePart):
+            made.append(part)
+        elif isinstance(part, ToolResultPart):
+            made += (image for file in part.files if (image := file.image))
+    return tuple(made)
 
 
 def left_out_sentence(result: ToolResultPart) -> str:

@@ -70,6 +70,14 @@ def choose_picture_place(parent: QWidget, start: Path, chosen: Callable[[Path], 
     dialog.open()
 
 
+def choose_file_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+    """Ask where a file is to be saved, at first under the name of `start`."""
+    dialog = _dialog(parent, tr("Save the file"), start.parent, lambda paths: chosen(paths[0]))
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.selectFile(start.name)
+    dialog.open()
+
+
 def choose_calls_place(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
     """Ask where the calls of tools are to be saved, at first under the name of `start`."""
     dialog = _dialog(parent, tr("Export the calls"), start.parent, lambda paths: chosen(paths[0]))

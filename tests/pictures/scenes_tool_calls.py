@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.domain.message import MessageState
 from app.domain.parts import (
     CallEnd,
+    KeptFile,
     Part,
     TextPart,
     ThoughtPart,
@@ -17,9 +18,11 @@ from app.domain.parts import (
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.domain.tools import Effect, ToolSpec
 from app.state.tools import CallPhase, LiveCall, ToolRow
+from app.store.blobs import Blobs
 from app.store.store import Store
 from engine import Role
 from scenes_chat import NAME, Scene, ready
+from scenes_pictures import landscape
 from stage import Stage, flush
 
 CALCULATE = ToolSpec("builtin/calculate", "calculate", "Calculate", "Works out a sum.", "{}")
@@ -187,9 +190,62 @@ def tools_narrow(stage: Stage) -> None:
     tools_asking(stage)
 
 
+def tools_files(stage: Stage) -> None:
+    """A picture and two files of a program, and pictures of a server of which one is damaged."""
+    blobs = Blobs(stage.folder / "conversations.sqlite")
+
+    def kept(name: str, content: bytes, *more: object) -> KeptFile:
+        return KeptFile(name, blobs.add(content), len(content), *more)
+
+    chart, night = landscape(900, 560), landscape(480, 640, 2)
+    python = ToolResultPart(
+        "python", "(Files it left, for the user: hours.png, hours.csv, report.pdf.)", "1",
+        seconds=1.4,
+        files=(
+            kept("hours.png", chart, 900, 560),
+            kept("hours.csv", b"day;hours\n" * 210),
+            kept("Working hours of the third quarter, with all breaks and the sum of each week.pdf",
+                 bytes(1_250_000)),
+        ),
+    )  # fmt: skip
+    forecast = ToolResultPart(
+        "forecast", "[Picture, image/png, 1,204 bytes]", "2", seconds=0.6,
+        files=(kept("kyoto.png", night, 480, 640), kept("radar.png", chart[:900], 0, 0, "damaged")),
+        files_left_out=3,
+    )  # fmt: skip
+    parts: tuple[Part, ...] = (
+        TextPart("I draw the hours, and look at the weather.\n"),
+        ToolCallPart("python", f'{{"code": {CODE!r}}}'.replace("'", '"'), "1"),
+        ToolCallPart("forecast", '{"place": "Kyoto", "days": 3}', "2"),
+        python,
+        forecast,
+        TextPart("The chart and the table are above."),
+    )
+    _show(stage, parts, MessageState.COMPLETE)
+    stage.window.grab()
+    stage.wait_until_idle()
+    stage.window.transcript.jump_to_end()
+    flush()
+
+
+def tools_files_open(stage: Stage) -> None:
+    tools_files(stage)
+    view = stage.window.transcript
+    view.message_layout.toggle_row(1, 1)
+    flush()
+    view.scroller.scroll_to(view.stack.top(1))
+    view.setFocus()
+    view.keys.enter(backwards=False)
+    view.keys._focus_message(1)
+    for _ in range(2):
+        view.keys.step(forward=True)
+    flush()
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
-        tools_done, tools_open, tools_running, tools_asking, tools_asking_long, tools_asking_top, tools_narrow
+        tools_done, tools_open, tools_running, tools_asking, tools_asking_long, tools_asking_top, tools_narrow,
+        tools_files, tools_files_open,
     )
 }  # fmt: skip

@@ -128,6 +128,7 @@ HIGH_CONTRAST = (
     "remote_answer",
     "updates_newer",
     "tools_open",
+    "tools_files",
     "tools_asking_long",
     "tools_panel_files",
     "activity_open",

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 
 from app.chat.documents.file_texts import TextExtractor
 from app.documents.source import ExtractionError
-from app.domain.parts import FilePart, ImagePart
+from app.domain.parts import FilePart, ImagePart, KeptFile
 from app.domain.picture_types import BEGINNING, ENDINGS, media_type
 from app.state.chat import Notice, State
 from app.state.document_faults import fault_sentence
@@ -76,10 +76,16 @@ class Pictures:
         for index in indexes:
             self._worker.run(partial(self._embedded_copy, part, index, longest), read)
 
-    def save(self, image: ImagePart, path: Path) -> None:
-        """Write the kept file of a picture to a path; a notice says why it could not be written."""
+    def save(self, file: ImagePart | KeptFile, path: Path) -> None:
+        """Write a kept file to a path; a notice says why it could not be written."""
 
-        self._write(lambda: self._blobs.pieces(image.sha256), path)
+        def pieces() -> Iterable[bytes]:
+            if isinstance(file, KeptFile) and self._blobs.find(file.sha256) is None:
+                words = tr("{file} is not there any more.", file=file.name)
+                raise StoreError(words, tr("Let the tool make it again."))
+            return self._blobs.pieces(file.sha256)
+
+        self._write(pieces, path)
 
     def save_made(self, make: Callable[[], bytes], path: Path) -> None:
         """Write a file whose content `make` makes on the thread, as `save` does."""

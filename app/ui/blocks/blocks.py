@@ -6,13 +6,14 @@ the block's plain text; coordinates are pixels relative to the block's top-left 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QPainter, QPixmap
 
+from app.domain.parts import ImagePart
 from app.markdown.blocks import Block, Formula, Heading, Paragraph, Rule, Run
 from app.markdown.formulas import Tex
 from app.ui.blocks.style import ReadingStyle
@@ -28,6 +29,8 @@ class Canvas:
     clip: QRectF  # the area to repaint, in painter coordinates
     color: QColor  # of plain text
     hover: QPointF | None = None  # the mouse position, in block coordinates
+    # The thumbnail of a picture, or why there is none; None: it is asked for.
+    thumbnail: Callable[[ImagePart], QPixmap | str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from app.domain.documents import Passage
 from app.domain.mark_parser import find_marks
 from app.domain.marks import pictures_asked_about
 from app.domain.message import Message
-from app.domain.parts import FilePart, ImagePart, images, typed_text
+from app.domain.parts import FilePart, ImagePart, KeptFile, typed_text
 from app.domain.passages import passage_file
+from app.domain.tool_files import shown_pictures
 from app.domain.visible_text import on_one_line
 from app.state.attachments import Attachment
 from app.state.states import States
@@ -24,7 +25,7 @@ from app.ui.chat.composer.file_list import FileList
 from app.ui.chat.page import ChatPage
 from app.ui.documents.chip import AttachmentChip
 from app.ui.documents.viewer import DocumentViewer
-from app.ui.file_dialogs import choose_files, choose_folder
+from app.ui.file_dialogs import choose_file_place, choose_files, choose_folder
 from app.ui.pictures.options import PictureMenu
 from app.ui.pictures.region import ScreenRegions
 from app.ui.pictures.viewer import PictureViewer
@@ -43,6 +44,7 @@ class Attaching(QObject):
     document_requested = Signal(object)  # Passage whose document is to be read
     screenshot_requested = Signal(str)  # the name of the window for the portal of the desktop
     resource_requested = Signal(str, str)  # id of a server of tools, address of a resource
+    kept_save_requested = Signal(object, object)  # KeptFile of a tool, Path to save it at
     chat_requested = Signal()  # files are about to be attached: show where
 
     def __init__(self, window: QWidget, states: States, chat: ChatPage) -> None:
@@ -50,7 +52,7 @@ class Attaching(QObject):
         self._window, self._chat, self._state = window, chat, states.chat
         self._attachments, self._library = states.attachments, states.library
         self._servers = states.tool_servers
-        self._folder = Path.home()  # of the last dialog
+        self._folder = self._saved = Path.home()  # of the last dialogs
         self._passage: tuple[Passage, FilePart] | None = None  # whose document is read, as shown
         self.viewer = DocumentViewer(window, states.attachments, states.pictures)
         self.pictures = PictureViewer(window, states.attachments, states.pictures)
@@ -67,6 +69,7 @@ class Attaching(QObject):
         transcript.file_opened.connect(self._open_sent)
         transcript.image_opened.connect(self._open_image)
         transcript.marks_requested.connect(self._show_marks)
+        transcript.kept_file_requested.connect(self._save_kept)
         for source in (composer, transcript.editing):
             source.menu_requested.connect(self._open_menu)
         transcript.passage_opened.connect(self._open_passage)
@@ -127,8 +130,17 @@ class Attaching(QObject):
 
     def _open_image(self, image: ImagePart) -> None:
         """Show a picture, among those of the chat."""
-        among = [one for each in self._state.messages for one in images(each.parts)]
+        among = [one for each in self._state.messages for one in shown_pictures(each.parts)]
         self.pictures.show_image(image, among)
+
+    def _save_kept(self, file: KeptFile) -> None:
+        """Ask where a file that a tool returned is to be saved."""
+
+        def chosen(path: Path) -> None:
+            self._saved = path.parent
+            self.kept_save_requested.emit(file, path)
+
+        choose_file_place(self._window, self._saved / file.name, chosen)
 
     def _show_marks(self, answer: int) -> None:
         """Show the picture of a question, with the boxes and points of its answer."""

@@ -97,7 +97,7 @@ def paint_message(
             _paint_row(painter, view, row, style, at, shown, is_focused, has_match)
         selected = {part: (first, last) for part, first, last in shown.selection}
         for index in view.parts_between(clip.top() - at.y(), clip.bottom() - at.y()):
-            _paint_part(painter, view, index, style, at, clip, selected.get(index), shown.mouse)
+            _paint_part(painter, view, index, style, at, clip, selected.get(index), shown)
             if shown.matches:
                 _paint_matches(painter, view, index, style, at, clip, shown)
     if shown.focused is not None and shown.focused.in_block:
@@ -130,16 +130,17 @@ def _paint_part(
     at: QPointF,
     clip: QRectF,
     selected: tuple[int, int] | None,
-    mouse: QPointF | None,
+    shown: Shown,
 ) -> None:
-    part = view.parts[index]
+    part, mouse = view.parts[index], shown.mouse
     origin = at + QPointF(part.x, part.y)
     in_card = view.sections[part.section].call is not None
     quiet = (part.below_row and not in_card) or any(level.quote for level in part.path)
     color = style.secondary if quiet and not isinstance(part.view.block, Heading) else style.ink
     hover = mouse - QPointF(part.x, part.y) if mouse is not None else None
     _paint_path(painter, view, index, style, at)
-    part.view.paint(Canvas(painter, style, clip, color, hover), origin, selected)
+    thumbnail = shown.thumbnails.of if shown.thumbnails else None
+    part.view.paint(Canvas(painter, style, clip, color, hover, thumbnail), origin, selected)
 
 
 def _paint_matches(

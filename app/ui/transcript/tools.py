@@ -15,6 +15,7 @@ from app.ui.blocks.code import CodeView
 from app.ui.blocks.passage import PassageView
 from app.ui.transcript.layout import TranscriptLayout
 from app.ui.transcript.message import message_tools
+from app.ui.transcript.message.kept_files import KeptFilesView
 from app.ui.transcript.message.message_tools import Tool
 from app.ui.transcript.message.message_view import MessageView
 from app.ui.transcript.message.sections import Kind
@@ -52,6 +53,7 @@ class Tools(QObject):
     stop_call = Signal(object, str)  # message, call
     answer_again_from = Signal(object, str)  # message, call
     activity_requested = Signal()  # show all calls of tools
+    kept_file_requested = Signal(object)  # KeptFile, which is to be saved
 
     def __init__(self, layout: TranscriptLayout) -> None:
         super().__init__(layout)
@@ -198,6 +200,12 @@ class Tools(QObject):
         call = view.sections[view.parts[part].section].call
         if isinstance(block, CodeView):
             self.copy_code(block)
+        elif isinstance(block, KeptFilesView):
+            file = block.file_of(name)
+            if (image := file.image) is not None:
+                self._layout.image_opened.emit(image)
+            else:
+                self.kept_file_requested.emit(file)
         elif isinstance(block, CallFootView) and name == "activity":
             self.activity_requested.emit()
         elif isinstance(block, CallFootView):

@@ -30,7 +30,8 @@ from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QMenu, QToolTip, QWid
 
 from app.domain.generation_settings import GenerationSettings
 from app.domain.message import AnswerAgain, Message, MessageState
-from app.domain.parts import clipboard_text, images
+from app.domain.parts import clipboard_text
+from app.domain.tool_files import shown_pictures
 from app.domain.tool_words import call_text
 from app.markdown.blocks import passage_number
 from app.system.translation import tr
@@ -97,6 +98,7 @@ class Transcript(QAbstractScrollArea):
     stop_call = Signal(object, str)  # message, call
     answer_again_from = Signal(object, str)  # message, call
     activity_requested = Signal()  # show all calls of tools
+    kept_file_requested = Signal(object)  # KeptFile, which is to be saved
     zoom_requested = Signal(int)  # steps, by Ctrl and the wheel
     at_end_changed = Signal(bool)
 
@@ -190,6 +192,7 @@ class Transcript(QAbstractScrollArea):
         tools.stop_call.connect(self.stop_call)
         tools.answer_again_from.connect(self.answer_again_from)
         tools.activity_requested.connect(self.activity_requested)
+        tools.kept_file_requested.connect(self.kept_file_requested)
         self.calls.decided.connect(self.decided)
         pointer.shape_changed.connect(self._set_cursor)
 
@@ -528,7 +531,8 @@ class Transcript(QAbstractScrollArea):
         """Repaint the messages on the screen with this picture."""
         top = self.message_layout.offset()
         for index in self.stack.between(top, top + self.message_layout.page()):
-            if any(each.sha256 == sha256 for each in images(self.stack.views[index].message.parts)):
+            shown = shown_pictures(self.stack.views[index].message.parts)
+            if any(each.sha256 == sha256 for each in shown):
                 self._repaint_message(index)
 
     def _repaint_hover(self, index: int) -> None:

@@ -160,7 +160,9 @@ class Cards:
         return 0.0 if above is None else _SPACE
 
     def _is_open(self, number: int) -> bool:
-        return self._sections[number].asks or not self._view.is_folded(number)
+        """Whether something of a card is seen below its line."""
+        section = self._sections[number]
+        return section.asks or bool(section.always) or not self._view.is_folded(number)
 
     def _is_folded_card(self, number: int) -> bool:
         """Whether the next section that is seen, from this one on, is a folded card."""

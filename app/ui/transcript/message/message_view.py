@@ -55,6 +55,7 @@ from app.ui.transcript.message.call_card import CARD_PADDING
 from app.ui.transcript.message.cards import Cards
 from app.ui.transcript.message.endings import ended_in_thoughts, ending
 from app.ui.transcript.message.instructions import instructions_section
+from app.ui.transcript.message.kept_files import KeptFiles, KeptFilesView
 from app.ui.transcript.message.message_tools import ROW
 from app.ui.transcript.message.pictures import PictureLines
 from app.ui.transcript.message.placed_block import ROW_INDENT, PlacedBlock, gap, indent
@@ -257,6 +258,11 @@ class MessageView:
         shown = self.sections[section]
         return shown.has_row and (section not in self.unfolded or shown.asks)
 
+    def _blocks(self, section: int) -> Sequence[Block]:
+        """The blocks of a section that are seen now."""
+        shown = self.sections[section]
+        return shown.always if self.is_folded(section) else shown.blocks
+
     def set_calls(self, known: KnownCalls) -> bool:
         """Show what is known of its calls now; returns whether its height or text has changed."""
         self.calls, height = known, self.height
@@ -373,7 +379,7 @@ class MessageView:
         `everything`: also those before the text that grows may have changed.
         """
         *before, body = self.sections if self._reply else (*self.sections, None)
-        fixed = sum(len(each.blocks) for n, each in enumerate(before) if not self.is_folded(n))
+        fixed = sum(len(self._blocks(number)) for number in range(len(before)))
         growing = self._reply is not None and self._reply.has_thoughts
         if growing and not self.is_folded(self._before):
             kept, fixed_now = 0, fixed - len(self.sections[self._before].blocks)
@@ -383,10 +389,7 @@ class MessageView:
         wanted: list[tuple[Block, int]] = []
         if first < fixed:
             wanted = [
-                (block, number)
-                for number, section in enumerate(before)
-                if not self.is_folded(number)
-                for block in section.blocks
+                (block, number) for number in range(len(before)) for block in self._blocks(number)
             ][first:]
         if body is not None:
             last = len(self.sections) - 1
@@ -419,6 +422,8 @@ class MessageView:
 
     def _make(self, block: Block) -> BlockView:
         match block:
+            case KeptFiles():
+                return KeptFilesView(block, self._style)
             case CallFoot():
                 return CallFootView(block, self._style)
             case PassageEntry():

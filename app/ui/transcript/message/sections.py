@@ -39,6 +39,7 @@ from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
 from app.ui.blocks.passage import passage_entry
 from app.ui.transcript.message.call_card import stop_area
+from app.ui.transcript.message.kept_files import KeptFiles
 from app.ui.transcript.message.tool_call import (
     NOTHING_KNOWN,
     CallLook,
@@ -77,6 +78,7 @@ class Section:
     file: FilePart | None = None  # that its row opens
     image: ImagePart | None = None  # whose thumbnail is its row
     call: ShownCall | None = None  # whose card it is
+    always: tuple[Block, ...] = ()  # those of `blocks` that are seen while it is folded, too
 
     @property
     def has_row(self) -> bool:
@@ -311,6 +313,7 @@ def call_section(call: ShownCall) -> Section:
         blocks,
         lambda start, end: "\n".join(lines[start:end]),
         call=call,
+        always=tuple(block for block in blocks if isinstance(block, KeptFiles)),
     )
 
 

@@ -34,6 +34,7 @@ from app.markdown.blocks import Block, Code, Paragraph, Place, Run, runs_of
 from app.state.tools import CallPhase, LiveCall
 from app.system.translation import isolated, listed, sentences, tr
 from app.ui.blocks.call_foot import CallFoot
+from app.ui.transcript.message.kept_files import KeptFiles, kept_files
 
 if TYPE_CHECKING:
     from app.domain.tools import ToolSpec
@@ -152,7 +153,7 @@ class ShownCall:
     def words(self) -> str:
         """All that the folded card shows, for screen readers."""
         server = tr("of the server {name}", name=self.server) if self.server else ""
-        return listed((self.title, server, self.short, self.state))
+        return listed((self.title, server, self.short, self.state, self.file_names))
 
     def blocks(self) -> list[Block]:
         """The blocks of the open card."""
@@ -166,7 +167,14 @@ class ShownCall:
             made.append(Code(Place(0, 1), "json", arguments, True))
         if self.result is not None and self.result.text:
             made.append(Code(Place(0, 1), "", self.result.text, True))
+        if names := self.file_names:
+            made.append(Paragraph(Place(0, 1), (Run(names),)))
         return made
+
+    @property
+    def file_names(self) -> str:
+        """The names of the files that it returned."""
+        return listed([file.name for file in self.result.files]) if self.result else ""
 
 
 @lru_cache(_KEPT)
@@ -182,6 +190,8 @@ def _blocks(call: ShownCall) -> tuple[Block, ...]:
     if call.result is not None and call.result.text:
         text, language = result_and_language(call.result.text)
         made.append(_code(text, tr("Result"), language))
+    if call.result is not None and (files := kept_files(call.result)):
+        made.append(files)
     made.append(_foot(call))
     return tuple(_placed(made))
 
@@ -246,6 +256,8 @@ def _placed(blocks: list[Block]) -> list[Block]:
 
 def block_text(block: Block) -> str:
     """The text of a block of a card."""
+    if isinstance(block, KeptFiles):
+        return block.text
     return block.text if isinstance(block, Code) else "".join(run.text for run in runs_of(block))
 
 

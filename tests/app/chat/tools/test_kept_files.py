@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from app.chat.documents.pictures import NOTICE
 from app.chat.tools import kept_files
 from app.documents.pictures import PictureLook, look_at
 from app.documents.source import ExtractionFault
@@ -171,6 +172,26 @@ def test_a_file_that_the_disk_does_not_take_is_left_out(
     assert (result.files, result.files_left_out) == ((), 1)
     assert result.text == "(1 file was not kept.)\n5"
     assert "cannot be kept" in caplog.text
+
+
+def test_a_file_is_saved_as_it_was_and_a_notice_says_if_it_is_gone(
+    start: Start, source: Returning, tmp_path: Path
+) -> None:
+    stage = start()
+    [file] = _answered(stage, source, ToolFile("a.bin", "", b"\0\xff")).files
+    target = tmp_path / "saved.bin"
+    stage.controller.pictures.save(file, target)
+    stage.wait_until_idle()
+    assert target.read_bytes() == b"\0\xff"
+    Blobs(stage.store_queue.path).remove([file.sha256])
+    stage.controller.pictures.save(file, target)
+    stage.wait_until_idle()
+    notice = stage.state.notices[NOTICE]
+    assert (notice.sentence, notice.remedy) == (
+        "a.bin is not there any more.",
+        "Let the tool make it again.",
+    )
+    assert target.read_bytes() == b"\0\xff"
 
 
 @pytest.mark.parametrize(
