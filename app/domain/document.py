@@ -18,6 +18,7 @@ from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
+    KeptFile,
     Part,
     PassagesPart,
     SectionPart,
@@ -29,6 +30,7 @@ from app.domain.parts import (
 )
 from app.domain.passages import cited, first_words
 from app.domain.table_words import result_notes, result_text, table_words
+from app.domain.tool_files import left_out_sentence
 from app.domain.tool_words import (
     cut_sentence,
     pretty_json,
@@ -51,6 +53,7 @@ from app.markdown.blocks import (
 from app.markdown.inline import clean, clean_code
 from app.markdown.lines import Lines
 from app.markdown.stream import PlainText, parse
+from app.system.byte_size import size
 from app.system.translation import tr
 from engine import Role
 
@@ -154,8 +157,9 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             words = tr("{words} · {more}", words=words, more=result_words(part))
             shown, language = result_and_language(text)
             code = [_code(shown, language)] if text.strip() else []
-            cut = [_label(found)] if (found := cut_sentence(part)) else []
-            return [_label(words), *code, *cut]
+            more = filter(None, (cut_sentence(part), left_out_sentence(part)))
+            files = [_kept_file(file) for file in part.files]
+            return [_label(words), *code, *map(_label, more), *files]
         case FilePart(name, text):
             words = tr("Attached: {name}", name=name) if name else tr("Attached text")
             return [_label(words), _code(text)]
@@ -168,13 +172,24 @@ def _blocks(role: Role, part: Part, known: Mapping[int, Passage]) -> Sequence[Bl
             notes = " ".join(result_notes(part))
             words = [_label(each) for each in (table_words(part), notes) if one_line(each)]
             return _quoted([*words, *parse(result_text(part))])
-        case ImagePart(name):
-            words = tr("Picture: {name}", name=name) if name else tr("Picture")
-            if part.description:
-                words = tr("{words} · {more}", words=words, more=part.description)
-            return [PictureLabel(_HERE, _label(words).runs, part)]
+        case ImagePart():
+            return [_picture(part)]
         case ErrorPart():
             return [_label(tr("This answer failed."))]
+
+
+def _picture(image: ImagePart) -> PictureLabel:
+    words = tr("Picture: {name}", name=image.name) if image.name else tr("Picture")
+    if image.description:
+        words = tr("{words} · {more}", words=words, more=image.description)
+    return PictureLabel(_HERE, _label(words).runs, image)
+
+
+def _kept_file(file: KeptFile) -> Paragraph:
+    """A file that a tool returned: a picture, or the name and size of another one."""
+    if (image := file.image) is not None:
+        return _picture(image)
+    return _label(tr("File: {name}, {size}", name=file.name, size=size(file.size_bytes)))
 
 
 def _label(words: str) -> Paragraph:

@@ -21,7 +21,14 @@ from app.domain.chat_tree import ChatTree, FolderRecord, node, renumbered, shown
 from app.domain.document import sections
 from app.domain.documents import PageUnit, Passage
 from app.domain.message import MessageState
-from app.domain.parts import ImagePart, PassagesPart, TextPart
+from app.domain.parts import (
+    ImagePart,
+    KeptFile,
+    PassagesPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from app.markdown.blocks import Heading, Place, Run
 from app.markdown.stream import parse
 from app.ui.export.html import chat_html, style_sheet
@@ -245,3 +252,20 @@ def test_html_has_the_pictures_that_browsers_show(sheet: str) -> None:
         assert f"Picture: {name}" in html
     assert "<img" not in "".join(chat_html(tree, sheet))
     assert 'A "tree"' in chat_markdown(tree)
+
+
+def test_files_of_tools_are_in_documents_pictures_as_such(sheet: str) -> None:
+    png = b"\x89PNG\r\n\x1a\nrest"
+    result = ToolResultPart(
+        "draw", "drawn", "1",
+        files=(KeptFile("a.png", "a" * 64, len(png), 4, 3), KeptFile("b.html", "b" * 64, 12_000)),
+        files_left_out=1,
+    )  # fmt: skip
+    parts = (ToolCallPart("draw", "{}", "1"), result)
+    tree = ChatTree("T", 1.0, 2.0, (node(1, None, Role.ASSISTANT, parts),), 1)
+    html = "".join(chat_html(tree, sheet, lambda sha256: png if sha256 == "a" * 64 else b"<b>"))
+    assert html.count("<img ") == 1
+    for text in (html, chat_markdown(tree)):
+        assert "Picture: a.png" in text
+        assert "File: b.html, 12 kB" in text
+        assert "1 file was not kept" in text
