@@ -12,6 +12,7 @@ from app.system.translation import trn
 
 _MOST_BYTES = 120  # of a name; file systems allow 255 bytes or characters
 _MOST_ENDING = 20  # characters
+_MOST_GIVEN = 4  # pictures of a result
 
 
 def safe_file_name(text: str, others: Collection[str] = ()) -> str:
@@ -43,6 +44,11 @@ def shown_pictures(parts: Iterable[Part]) -> tuple[ImagePart, ...]:
         elif isinstance(part, ToolResultPart):
             made += (image for file in part.files if (image := file.image))
     return tuple(made)
+
+
+def result_pictures(result: ToolResultPart) -> tuple[ImagePart, ...]:
+    """The pictures of a result that a model is given: the first ones, as each is many tokens."""
+    return shown_pictures((result,))[:_MOST_GIVEN]
 
 
 def left_out_sentence(result: ToolResultPart) -> str:

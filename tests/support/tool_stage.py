@@ -103,6 +103,7 @@ def stages(
     *,
     tools: Sequence[ToolSpec] = (ADD, NOTE, PAGE),
     extractor: TextExtractor | None = None,
+    encoder: Path | None = None,
 ) -> Iterator[Callable[[], Stage]]:
     """Makes stages over one store, one after the other: each is a start of the app."""
     made: list[Stage] = []
@@ -113,7 +114,7 @@ def stages(
         stage = Stage(folder, tool_source=lambda: source, extractor=extractor)
         made.append(stage)
         stage.start(MODEL)
-        stage.engine.finish_load(can_call=True)
+        stage.engine.finish_load(can_call=True, encoder=encoder)
         stage.wait_until_idle()
         settings = stage.controller.chat_settings
         if stage.state.current is None:

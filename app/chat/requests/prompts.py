@@ -2,8 +2,8 @@
 
 This is also where each kind of part becomes text: thoughts with their tags as the model wrote them,
 attached texts between blank lines, results of tools as data that cannot end itself. Calls of tools and
-their results are turns of their own, which the chat template writes. Errors are not in a prompt. A
-model that cannot see pictures reads their names.
+their results are turns of their own, which the chat template writes; pictures that a tool returned
+are behind its result. Errors are not in a prompt. A model that cannot see pictures reads their names.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from app.domain.parts import (
     without_error,
 )
 from app.domain.passages import as_read, passages_part, text_bytes, without_old
+from app.domain.tool_files import result_pictures
 from app.domain.tool_rounds import arranged
 from app.domain.variables import has_variables, resolved
 from app.settings.samplers import SAMPLERS
@@ -370,15 +371,18 @@ def _turns(message: Message, give: GiveImage) -> Iterator[Turn]:
             yield _turn(message.role, tuple(group), give)
             continue
         results = [part for part in group if isinstance(part, ToolResultPart)]
-        if called := tuple(_result(part) for part in results if part.call):
-            yield Turn(Role.TOOL, called)
+        if called := [each for part in results if part.call for each in _result(part, give)]:
+            yield Turn(Role.TOOL, tuple(called))
         lost = (part for part in results if not part.call)
         if texts := [f"<tool_response>\n{result_text(part)}\n</tool_response>" for part in lost]:
             yield Turn(Role.USER, "\n".join(texts))
 
 
-def _result(part: ToolResultPart) -> ToolResult:
-    return ToolResult(part.call, part.name, result_text(part))
+def _result(part: ToolResultPart, give: GiveImage) -> tuple[GivenPart, ...]:
+    """A result, with its pictures if the model sees them."""
+    given = (give(image) for image in result_pictures(part))
+    result = ToolResult(part.call, part.name, result_text(part))
+    return (result, *(each for each in given if each is not None))
 
 
 def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:

@@ -10,6 +10,8 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import dropwhile
 from typing import Any, cast
 
 from app.domain.answer_request import AnswerRequest, PromptMessage
@@ -28,6 +30,7 @@ from app.domain.parts import (
     unseen_image,
 )
 from app.domain.picture_types import media_type
+from app.domain.tool_files import result_pictures
 from app.engines.remote.faults import ErrorBody
 from engine import Constraint, ConstraintKind, Detail, Role
 
@@ -62,6 +65,7 @@ _WHOLE = {"top_k", "seed", "dry_allowed_length", "mirostat", "penalty_window"}  
 CONTINUES = {_K.TOKONOMA, _K.LLAMA_SERVER, _K.VLLM, _K.SGLANG, _K.OLLAMA}
 _TEMPLATE_ARGUMENTS = {_K.TOKONOMA, _K.LLAMA_SERVER, _K.VLLM, _K.SGLANG}
 _GO_ON = "Continue your last message exactly where it ends. Do not repeat any of it."
+_RETURNED = "The pictures that the tools returned:"
 _ANY_JSON = {"type": ["object", "array"]}
 _FORMATS: dict[ConstraintKind, frozenset[ServerKind]] = {
     ConstraintKind.JSON_SCHEMA: frozenset(_K),
@@ -214,10 +218,15 @@ def _of_message(message: PromptMessage, thinks: bool, read: ReadImage | None) ->
             yield {"role": message.role.value, "content": content}
         return
     parts: list[Part] = []
+    pictures: list[Body] = []  # of the results so far: behind all of them, as they are texts
     for part in message.parts:
+        if not isinstance(part, ToolResultPart) and pictures:
+            yield _of_tools(pictures)
+            pictures.clear()
         if isinstance(part, ToolResultPart):
             yield from _of_answer(parts, thinks)
             parts.clear()
+            pictures += _pictures(part, read) if read else ()
             if part.call:
                 yield {"role": "tool", "tool_call_id": part.call, "content": part.text}
             else:  # servers refuse a result without its call
@@ -227,7 +236,21 @@ def _of_message(message: PromptMessage, thinks: bool, read: ReadImage | None) ->
                 }
         else:
             parts.append(part)
+    if pictures:
+        yield _of_tools(pictures)
     yield from _of_answer(parts, thinks)
+
+
+def _pictures(result: ToolResultPart, read: ReadImage) -> Iterable[Body]:
+    """The pictures of a result; the model does without one that is not there any more."""
+    for image in result_pictures(result):
+        with suppress(OSError):
+            yield {"type": "image_url", "image_url": _image(image, read(image))}
+
+
+def _of_tools(pictures: Sequence[Body]) -> Body:
+    """A message of the user, the only one that may have pictures."""
+    return {"role": "user", "content": [{"type": "text", "text": _RETURNED}, *pictures]}
 
 
 def _of_answer(parts: Sequence[Part], thinks: bool) -> Iterable[Body]:
@@ -300,6 +323,7 @@ def data_url(content: bytes) -> str:
 
 _REQUIRED = {"model", "messages", "stream"}
 _SYSTEM = re.compile(r"system (?:role|message|prompt)s? (?:is |are )?(?:not|un)\s?support", re.I)
+_NO_PICTURES = re.compile(r"image|vision|multi-?modal|alternat", re.I)  # of tools, or so placed
 _NO_PREFILL = re.compile(r"prefill.{0,60}(?:thinking|not support)|last message.{0,40}user", re.I)
 
 
@@ -319,6 +343,8 @@ def without(body: Body, error: ErrorBody) -> Body | None:
         prefill = ("continue_final_message", "add_generation_prompt")
         kept = {name: value for name, value in body.items() if name not in prefill}
         return {**kept, "messages": asked}
+    if _NO_PICTURES.search(text) and (fewer := _without_returned(body)) is not None:
+        return fewer
     inner = {
         "include_usage": "stream_options",
         "continuous_usage_stats": "stream_options",
@@ -338,6 +364,20 @@ def without(body: Body, error: ErrorBody) -> Body | None:
             ]
             return {**body, "messages": kept}
     return None
+
+
+def _without_returned(body: Body) -> Body | None:
+    """The body without the pictures that tools returned; None: there are none."""
+    messages: list[Body] = []
+    for message in cast("list[Body]", body["messages"]):
+        content = message.get("content")
+        if not isinstance(content, list) or content[0] != {"type": "text", "text": _RETURNED}:
+            messages.append(message)
+            continue
+        more = dropwhile(lambda each: each["type"] == "image_url", content[1:])
+        if rest := list(more):  # the next question
+            messages.append({**message, "content": rest})
+    return {**body, "messages": messages} if messages != body["messages"] else None
 
 
 def _without_system(body: Body) -> Body | None:

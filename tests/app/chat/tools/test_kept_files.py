@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from app.chat.documents.pictures import NOTICE
+from app.chat.requests.prompts import turns_of
 from app.chat.tools import kept_files
 from app.documents.pictures import PictureLook, look_at
 from app.documents.source import ExtractionFault
@@ -20,6 +21,8 @@ from app.domain.tool_files import safe_file_name
 from app.domain.tools import CallContext, ToolFile, ToolOutcome
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
+from engine import ImagePart as GivenImage
+from engine import ToolResult
 from picture_files import SameProcess
 from plain_extractor import PlainExtractor
 from stage import Stage, until
@@ -60,6 +63,13 @@ def source() -> Returning:
 @pytest.fixture
 def start(tmp_path: Path, source: Returning) -> Iterator[Start]:
     yield from stages(tmp_path / "data", source, tools=(ADD,), extractor=Looks())
+
+
+@pytest.fixture
+def start_seeing(tmp_path: Path, source: Returning) -> Iterator[Start]:
+    """The model sees pictures."""
+    folder, encoder = tmp_path / "seeing", Path("/models/mmproj.gguf")
+    yield from stages(folder, source, tools=(ADD,), extractor=Looks(), encoder=encoder)
 
 
 def _answered(stage: Stage, source: Returning, *files: ToolFile) -> ToolResultPart:
@@ -192,6 +202,34 @@ def test_a_file_is_saved_as_it_was_and_a_notice_says_if_it_is_gone(
         "Let the tool make it again.",
     )
     assert target.read_bytes() == b"\0\xff"
+
+
+def test_a_model_that_sees_is_given_the_pictures_behind_their_result(
+    start_seeing: Start, source: Returning
+) -> None:
+    stage, chart = start_seeing(), picture()
+    result = _answered(
+        stage, source,
+        ToolFile("chart.png", "", chart), ToolFile("a.txt", "", b"a"),
+        ToolFile("broken.png", "", chart[:60]), *[ToolFile("more.png", "", chart)] * 4,
+    )  # fmt: skip
+    assert len(result.files) == 7
+    first, *given = stage.engine.last_generate.turns[-1].content
+    assert first == ToolResult(result.call, "add", "5")
+    assert len(given) == 4  # and no more: each is many tokens
+    for one, name in zip(given, ("chart.png", "more.png", "more 2.png", "more 3.png"), strict=True):
+        assert isinstance(one, GivenImage)
+        assert isinstance(one.source, Path)
+        assert (one.description, one.source.read_bytes()) == (name, chart)
+    gone = turns_of(stage.state.messages, "", lambda image: None)
+    assert [turn.content for turn in gone if turn.results] == [(first,)]
+
+
+def test_a_model_that_sees_nothing_reads_only_the_text(start: Start, source: Returning) -> None:
+    stage = start()
+    result = _answered(stage, source, ToolFile("chart.png", "", picture()))
+    turn = stage.engine.last_generate.turns[-1]
+    assert turn.content == (ToolResult(result.call, "add", "5"),)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from app.domain.parts import (
     ErrorPart,
     FilePart,
     ImagePart,
+    KeptFile,
     Part,
     PassagesPart,
     TextPart,
@@ -164,6 +166,46 @@ def test_calls_and_results_of_tools_are_messages() -> None:
     inside = messages(*turns[:3], model(*turns[3][1][:6]))
     assert inside[3]["reasoning"] == inside[3]["reasoning_content"] == "Hm"
     assert "reasoning" not in inside[1]
+
+
+def test_pictures_of_tools_follow_all_results_of_their_round() -> None:
+    def files(*names: str) -> tuple[KeptFile, ...]:
+        return tuple(KeptFile(name, "a" * 64, 5, 3, 2) for name in names)
+
+    def found(part: ImagePart) -> bytes:
+        if part.name == "gone.png":
+            raise FileNotFoundError
+        return PNG
+
+    look, again = ToolCallPart("look", "{}", "c1"), ToolCallPart("look", "{}", "c2")
+    seen = ToolResultPart("look", "seen", "c1", files=files("a.png", "gone.png"))
+    seen_again = ToolResultPart(
+        "look", "so", "c2", files=(KeptFile("b.txt", "b" * 64, 5), *files(*"123456"))
+    )
+    turns = (
+        user(TextPart("Look")),
+        model(look, again, seen, seen_again, TextPart("It is red.")),
+        user(TextPart("Sure?")),
+        model(look, seen),
+        user(TextPart("Well?")),
+    )
+    asked = question(messages=tuple(PromptMessage(*turn) for turn in turns))
+    made = request_body(asked, K.OPENAI, found)
+    image = {"type": "image_url", "image_url": {"url": data_url(PNG)}}
+    said = {"type": "text", "text": "The pictures that the tools returned:"}
+    assert [each["role"] for each in made["messages"]] == [
+        "user", "assistant", "tool", "tool", "user", "assistant", "user", "assistant", "tool", "user"
+    ]  # fmt: skip
+    assert made["messages"][4]["content"] == [said, image, *[image] * 4]  # no more of one result
+    assert made["messages"][-1]["content"] == [said, image, {"type": "text", "text": "Well?"}]
+    unseen = request_body(replace(asked, images=False), K.OPENAI, found)["messages"]
+    assert [each["role"] for each in unseen].count("user") == 3
+    for message in ("roles must alternate user/assistant", "This model cannot read images"):
+        smaller = without(made, ErrorBody(message))
+        assert smaller is not None
+        assert smaller["messages"][-1]["content"] == [{"type": "text", "text": "Well?"}]
+        assert smaller["messages"][:-1] == unseen[:-1]
+        assert without(smaller, ErrorBody(message)) is None
 
 
 @pytest.mark.parametrize("kind", list(K))
