@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,6 +41,7 @@ class ToolServices:
         self._thread, self._retrieval, self._store_queue = thread, retrieval, store_queue
         self._make = extractor
         self._extractor: TextExtractor | None = None
+        self._lock = threading.Lock()
         self._kept = store_queue.path.with_name("replaced files")
 
     async def passages(self, conversation: int, query: str, count: int) -> Sequence[Found]:
@@ -97,9 +99,10 @@ class ToolServices:
 
     @property
     def _reader(self) -> TextExtractor:
-        if self._extractor is None:
-            self._extractor = self._make()
-        return self._extractor
+        with self._lock:
+            if self._extractor is None:
+                self._extractor = self._make()
+            return self._extractor
 
     def _extract(self, path: Path, name: str) -> str:
         try:

@@ -23,12 +23,12 @@ from app.domain.parts import (
     Parts,
     PassagesPart,
     TextPart,
-    images,
     prompt_text,
     typed_text,
     without_error,
 )
 from app.domain.passages import first_words, passages_part, to_send_again, with_passages
+from app.domain.tool_files import shown_pictures
 from app.markdown.blocks import (
     Block,
     Code,
@@ -503,7 +503,7 @@ class MessageView:
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         rows = sum(not isinstance(part, TextPart | ImagePart) for part in parts) * ROW_LINE
         width = column * (CARD_SHARE if self.is_user else 1.0)
-        shown = images(parts)
+        shown = shown_pictures(parts)
         pictures = PictureLines(width, rows, len(shown) == 1)
         for image in shown:
             rows = max(rows, pictures.place(image).bottom())

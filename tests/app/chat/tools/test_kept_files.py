@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -111,6 +112,13 @@ def test_files_are_kept_with_the_message_over_a_start_and_freed_with_the_chat(
     again.store_queue.read(lambda store: list(store.attached([chat])), names.append)
     until(lambda: bool(names))
     assert names == [[file.sha256 for file in result.files]]  # in the export
+    for file in result.files:
+        path = blobs.find(file.sha256)
+        assert path is not None
+        os.utime(path, (1.0, 1.0))  # old enough to be removed if nothing named it
+    again.store_queue.write(lambda store: store.remove_unnamed_blobs())
+    again.wait_until_idle()
+    assert all(blobs.find(file.sha256) for file in result.files)
     again.store_queue.write(lambda store: store.delete([chat]))
     again.store_queue.write(lambda store: store.purge_deleted(-1.0))
     again.wait_until_idle()
