@@ -371,10 +371,11 @@ def _without_returned(body: Body) -> Body | None:
     messages: list[Body] = []
     for message in cast("list[Body]", body["messages"]):
         content = message.get("content")
-        if not isinstance(content, list) or content[0] != {"type": "text", "text": _RETURNED}:
+        parts = cast("list[Body]", content) if isinstance(content, list) else []
+        if parts[:1] != [{"type": "text", "text": _RETURNED}]:
             messages.append(message)
             continue
-        more = dropwhile(lambda each: each["type"] == "image_url", content[1:])
+        more = dropwhile(lambda each: each["type"] == "image_url", parts[1:])
         if rest := list(more):  # the next question
             messages.append({**message, "content": rest})
     return {**body, "messages": messages} if messages != body["messages"] else None
