@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from PySide6.QtWidgets import QWidget
 
 from app.chat.documents.pictures import NOTICE
 from app.chat.requests.prompts import turns_of
@@ -22,6 +23,7 @@ from app.domain.tool_files import safe_file_name
 from app.domain.tools import CallContext, ToolFile, ToolOutcome
 from app.store.blobs import Blobs
 from app.store.part_rows import from_row, to_row
+from app.ui.chat import attaching
 from engine import ImagePart as GivenImage
 from engine import ToolResult
 from picture_files import SameProcess
@@ -193,17 +195,30 @@ def test_a_file_that_the_disk_does_not_take_is_left_out(
 
 
 def test_a_file_is_saved_as_it_was_and_a_notice_says_if_it_is_gone(
-    start: Start, source: Returning, tmp_path: Path
+    start: Start, source: Returning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    target, starts = tmp_path / "saved.bin", list[Path]()
+
+    def choose(parent: QWidget, start: Path, chosen: Callable[[Path], object]) -> None:
+        starts.append(start)
+        chosen(target)
+
+    monkeypatch.setattr(attaching, "choose_file_place", choose)
     stage = start()
-    [file] = _answered(stage, source, ToolFile("a.bin", "", b"\0\xff")).files
-    target = tmp_path / "saved.bin"
-    stage.controller.pictures.save(file, target)
+    files = ToolFile("../a.bin", "", b"\0\xff"), ToolFile("b.png", "", picture())
+    file, shown = _answered(stage, source, *files).files
+    view = stage.window.transcript
+    view.image_opened.emit(shown.image)
+    [card] = stage.window.attaching.pictures.popovers
+    assert card.isVisible()
+    view.kept_file_requested.emit(file)
     stage.wait_until_idle()
+    assert starts == [Path.home() / "a.bin"]
     assert target.read_bytes() == b"\0\xff"
     Blobs(stage.store_queue.path).remove([file.sha256])
-    stage.controller.pictures.save(file, target)
+    view.kept_file_requested.emit(file)
     stage.wait_until_idle()
+    assert starts[1:] == [tmp_path / "a.bin"]  # in the folder of the last one
     notice = stage.state.notices[NOTICE]
     assert (notice.sentence, notice.remedy) == (
         "a.bin is not there any more.",
