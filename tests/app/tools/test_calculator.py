@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 
 from app.domain.tools import CallContext, ToolError
 from app.tools.builtin.calculate import Calculator, answer
-from app.tools.builtin.calculator.faults import CalculationError
+from app.tools.builtin.calculator.faults import MOST_BITS, CalculationError
+from app.tools.builtin.calculator.numbers import whole_root
 from app.tools.builtin.calculator.parser import calculate
 
 
@@ -66,6 +69,11 @@ def result(expression: str) -> str:
         ("1e-5 + 1.5E3", "1500.00001"),
         ("cos(0) + sin(0)", "1"),
         ("2^1000 mod 1000", "376"),
+        ("20% of 50% of 200", "20"),
+        ("1/3 of 90", "30"),
+        ("3x4", "12"),
+        ("cbrt(0) + root(2^64, 64)", "2"),
+        ("stdev(2, 4, 4, 4, 5, 5, 7, 9)^2", "\u2248 4.57142857142857142857142857143"),
         ("0^0", "1"),
     ],
 )
@@ -100,6 +108,9 @@ def test_numbers(expression: str, found: str) -> None:
         ("1 hectare to m^2", "10000 m\u00b2"),
         ("3 m * 4 m", "12 m\u00b2"),
         ("10 sq ft to m2", "0.9290304 m\u00b2"),
+        ("12 m\u00b2 + 1 m\u00b2", "13 m\u00b2"),
+        ("9.81 m/s\u00b2 * 2 s", "19.62 m/s"),
+        ("(1/2) cup to mL", "118.29411825 mL"),
         ("1 imperial gallon to L", "4.54609 L"),
         ("1 gallon to fl oz", "128 fl oz"),
         ("2 weeks to hours", "336 h"),
@@ -181,6 +192,7 @@ def test_separators_are_read_as_what_they_must_be_and_that_is_said(
         ("-" * 100 + "1", "nested too deeply"),
         ("1+" * 1500 + "1", "at most 2,000 characters"),
         ("1 km in", "a unit is missing"),
+        ("1/2 cup to mL", 'a part of a unit is written as "(1/2) cup"'),
     ],
 )
 def test_an_error_names_the_fault_and_its_place(expression: str, said: str) -> None:
@@ -265,6 +277,41 @@ def test_no_expression_raises_anything_but_its_error(expression: str) -> None:
 )
 def test_large_numbers_are_short(expression: str, length: int) -> None:
     assert len(answer(expression)) < length
+
+
+class _Counted(int):
+    """A whole number that counts how often it is divided or compared."""
+
+    steps = 0
+
+    def __floordiv__(self, other: int) -> int:
+        _Counted.steps += 1
+        return int(self) // other
+
+    def __ge__(self, other: int) -> bool:
+        _Counted.steps += 1
+        return int(self) >= other
+
+
+@pytest.mark.parametrize("root", [2, 3, 64])
+def test_the_root_of_a_long_number_takes_few_steps(root: int) -> None:
+    assert whole_root(_Counted(7**12_000 + 1), root) is None
+    assert whole_root(_Counted(12_345**root), root) == 12_345
+    assert _Counted.steps < 200
+
+
+def test_no_function_makes_a_number_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    divisor = math.gcd
+
+    def limited(*values: int) -> int:
+        assert all(each.bit_length() < 4 * MOST_BITS for each in values)
+        return divisor(*values)
+
+    monkeypatch.setattr("fractions.math.gcd", limited)
+    values = ",".join(f"{each}^-{20_000 // each.bit_length()}" for each in (3, 5, 7, 11, 13, 17))
+    for name in ("stdev", "mean", "sum", "median"):
+        with contextlib.suppress(CalculationError):
+            calculate(f"{name}({values})")
 
 
 def test_a_call_repeats_the_expression_so_that_it_can_be_checked() -> None:

@@ -356,11 +356,12 @@ def _median(values: Sequence[Quantity]) -> Quantity:
 
 def _deviation(values: Sequence[Quantity]) -> Quantity:
     """The standard deviation of a sample."""
-    found = [quantity.plain(each, "stdev") for each in values]
-    exact = [numbers.exact(each) for each in found]
-    mean = sum(exact, Fraction(0)) / len(exact)
-    squares = sum(((each - mean) ** 2 for each in exact), Fraction(0))
-    return Quantity(numbers.power(numbers.checked(squares / (len(exact) - 1)), Fraction(1, 2)))
+    found: list[Number] = [quantity.plain(each, "stdev") for each in values]
+    count = Fraction(len(found))
+    mean = numbers.divide(reduce(numbers.add, found), count)
+    far = [numbers.add(each, numbers.multiply(Fraction(-1), mean)) for each in found]
+    squares = reduce(numbers.add, (numbers.multiply(each, each) for each in far))
+    return Quantity(numbers.power(numbers.divide(squares, count - 1), Fraction(1, 2)))
 
 
 _MANY = 500

@@ -29,11 +29,12 @@ _NUMBERS = (  # how numbers are written, the first that fits; whether "," is the
 )
 _IN_CALL = (_NUMBERS[0], *_NUMBERS[-1:])  # where a comma separates arguments
 _PATTERNS = {each: re.compile(each[0]) for each in _NUMBERS}
-_WORD = re.compile(r"[^\W\d_][\w]*|[°µμΩ%‰\u2032″'\"√π]|°[CFK]", re.UNICODE)
+_WORD = re.compile(r"[^\W\d_²³][^\W²³]*|[°µμΩ%‰\u2032″'\"√π]|°[CFK]", re.UNICODE)
 _DEGREE = re.compile(r"°\s?[CFKcfk](?!\w)")
-_SIGN = re.compile(r"\*\*|//|->|[-+*/^!()=,;\u00d7·⋅÷:\u2212\u2013%²³]")
+_SIGN = re.compile(r"\*\*|//|->|x(?=\d)|[-+*/^!()=,;\u00d7·⋅÷:\u2212\u2013%²³]")
 _SAME = {
     "\u00d7": "*",
+    "x": "*",  # 3x4; "3 x 4" is a word
     "·": "*",
     "⋅": "*",
     "÷": "/",

@@ -144,25 +144,20 @@ def _rooted(base: Fraction, root: int) -> Fraction | None:
     """An exact root; None if there is none, or it is not real."""
     if root > _MOST_ROOT or (base < 0 and root % 2 == 0):
         return None
-    above, below = _whole_root(abs(base.numerator), root), _whole_root(base.denominator, root)
+    above, below = whole_root(abs(base.numerator), root), whole_root(base.denominator, root)
     if above is None or below is None:
         return None
     return Fraction(above if base >= 0 else -above, below)
 
 
-def _whole_root(number: int, root: int) -> int | None:
+def whole_root(number: int, root: int) -> int | None:
     """The whole root of a whole number; None if there is none."""
-    if root == 2:
-        found = math.isqrt(number)
-        return found if found * found == number else None
-    low, high = 0, 1 << (number.bit_length() // root + 1)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if middle**root <= number:
-            low = middle
-        else:
-            high = middle - 1
-    return low if low**root == number else None
+    if not number:
+        return 0
+    found = 1 << -(-number.bit_length() // root)  # not below it; Newton's steps go down to it
+    while (lower := ((root - 1) * found + number // found ** (root - 1)) // root) < found:
+        found = lower
+    return found if found**root == number else None
 
 
 @dataclass(frozen=True, slots=True)

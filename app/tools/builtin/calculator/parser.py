@@ -163,7 +163,7 @@ class _Parser:
                 right = self._unary()
                 with _placed(at):
                     made = _multiplied(made, sign, right)
-            elif made.percent and self._is_word("of", "off"):
+            elif not made.units and self._is_word("of", "off" if made.percent else "of"):
                 is_off = self._is_word("off")
                 self._move()
                 whole = self._unary()

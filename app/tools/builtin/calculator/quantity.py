@@ -75,7 +75,7 @@ class Quantity:
     @property
     def kind(self) -> str:
         """What it is, in words."""
-        return KINDS.get(self.dimension, f"in {self.unit_text}")
+        return KINDS.get(self.dimension, f"a quantity in {self.unit_text}")
 
     @property
     def unit_text(self) -> str:
@@ -191,7 +191,9 @@ def convert(a: Quantity, target: Quantity) -> Quantity:
         size = numbers.multiply(target.number, target.factor)
         turned = numbers.divide(Fraction(1), a.base)
         return Quantity(numbers.divide(turned, size), target.units)
-    raise CalculationError(f"{a.kind} cannot be converted to {target.kind}")
+    is_below = a.dimension == tuple(-each for each in target.dimension)
+    hint = '; a part of a unit is written as "(1/2) cup"' if is_below else ""
+    raise CalculationError(f"{a.kind} cannot be converted to {target.kind}{hint}")
 
 
 def _in_units_of(b: Quantity, a: Quantity) -> Number:
