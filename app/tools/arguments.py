@@ -18,7 +18,7 @@ from app.domain.tools import ToolError
 MOST_CHARACTERS = 2_000_000  # of the arguments of a call
 _DEEPEST = 40  # objects and lists within each other
 _LONGEST_SHOWN = 60  # characters of a wrong value in an error
-_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
+_FENCE = re.compile(r"```[\w+-]*[ \t]*\n")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$-]*")
 _SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
@@ -29,6 +29,7 @@ _WORDS = {
     **dict.fromkeys(("null", "None", "undefined", "nil"), None),
 }
 _WRAPPERS = ("arguments", "parameters", "args", "input")
+_ASIDE = ("reason", "reasoning", "explanation", "thought", "comment")  # what changes no call
 _YES, _NO = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 _Object = dict[str, Any]
 
@@ -53,6 +54,9 @@ def fit(arguments: Mapping[str, Any], schema: str) -> _Object:
         if key is None:
             if form.get("additionalProperties", True) is not False:
                 made[name] = value
+            elif value not in (None, "", False, [], {}) and _plain(name) not in _ASIDE:
+                names = ", ".join(f'"{each}"' for each in known) or "none"
+                raise ToolError(f'There is no argument "{name[:60]}". The arguments are: {names}.')
             continue
         if value is None and key not in wanted and not _allows(known[key], "null"):
             continue  # an optional one that is left out in words
@@ -156,9 +160,12 @@ def _as_number(value: Any, name: str, wanted: str = "a number") -> int | float:
         if _NUMBER.fullmatch(text) is None or len(text) > 400:
             raise _wrong(name, value, wanted)
         value = int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _wrong(name, value, wanted)
-    return value
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return value
+    except OverflowError:  # an integer with hundreds of digits
+        pass
+    raise _wrong(name, value, wanted)
 
 
 def _as_boolean(value: Any, name: str) -> bool:
@@ -258,8 +265,8 @@ def _unwrapped(value: _Object, known: _Object) -> _Object:
     """The arguments of a call that was written in full: `{"name": ..., "arguments": {...}}`."""
     for wrapper in _WRAPPERS:
         inner = value.get(wrapper)
-        others = set(value) - {wrapper, "name", "type", "id", "function"}
-        if wrapper in known or others or not isinstance(inner, dict | str):
+        others = set(value) - {wrapper, *({"name", "type", "id", "function"} - known.keys())}
+        if not known or wrapper in known or others or not isinstance(inner, dict | str):
             continue
         if isinstance(inner, str):
             inner = _value_of(inner) if inner.lstrip().startswith("{") else None
@@ -270,16 +277,23 @@ def _unwrapped(value: _Object, known: _Object) -> _Object:
 
 def _value_of(text: str) -> Any:
     """The value of a text of JSON or something like it; raises ToolError."""
-    if fenced := _FENCE.fullmatch(text):
-        text = fenced[1]
+    text = text.strip()
+    if (fence := _FENCE.match(text)) and text.endswith("```"):
+        text = text[fence.end() : -3]
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return _Reader(text).whole()
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
+
+
+def _finite(digits: str) -> float:
+    if math.isfinite(value := float(digits)):
+        return value
+    raise ValueError(digits)
 
 
 class _Reader:

@@ -10,6 +10,7 @@ from app.domain.tools import CallContext, ToolError, ToolSpec
 from app.system.translation import tr
 from app.tools.builtin.tool import Changeless, in_thread, schema, spec
 
+_LONGEST = 200  # characters of an argument
 _DESCRIPTION = (
     "The date and time now, or a calculation with dates. Without arguments: now. "
     'Example: {"date": "today", "add": "90 days"} gives the date and weekday in 90 days.'
@@ -48,7 +49,10 @@ class DateAndTime(Changeless):
         from app.tools.builtin.dates.moments import described
 
         def text(name: str) -> str:
-            return str(arguments.get(name) or "").strip()
+            found = str(arguments.get(name) or "").strip()
+            if len(found) > _LONGEST:
+                raise ToolError(f'"{name}" has at most {_LONGEST} characters.')
+            return found
 
         try:
             zone, to_zone = reading.zone(text("zone")), reading.zone(text("to_zone"))

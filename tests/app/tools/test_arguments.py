@@ -91,7 +91,11 @@ def test_values_get_the_type_of_the_schema(given: dict[str, object], read: objec
         ('{"path" "a"}', 'a colon is missing behind "path"'),
         ('{"path": "a"} and so on', "something follows the end"),
         ('{"path": "a", "ratio": NaN}', "texts are written in quotes, not NaN"),
-        ('{"path": "a", "ratio": 1e999}', "must be a number"),
+        ('{"path": "a", "ratio": 1e999}', "a number is too large"),
+        ('{"path": "a", "any": [1e999]}', "a number is too large"),
+        ('{"path": "a", "ratio": 1%s}' % ("0" * 400), "must be a number"),
+        ('{"path": "a", "lines": 3}', 'There is no argument "lines". The arguments are: "path", '),
+        ('{"path": "a", "PATH": "b"}', 'There is no argument "PATH"'),
         ("[" * 100, "nested too deeply"),
         ("{" + "'a':{" * 50, "nested too deeply"),
     ],
@@ -121,11 +125,25 @@ def test_no_arguments_are_an_empty_object() -> None:
 
 def test_other_arguments_stay_where_the_schema_allows_them() -> None:
     assert parse('{"path": "a", "other": 1}', OPEN) == {"path": "a", "other": 1}
-    assert parse('{"path": "a", "other": 1}', SCHEMA) == {"path": "a"}
+    assert parse('{"path": "a", "other": "", "Reasoning": "It is needed."}', SCHEMA) == {
+        "path": "a"
+    }
 
 
-def test_two_spellings_of_one_argument_are_not_mixed_up() -> None:
-    assert fit({"path": "a", "PATH": "b"}, SCHEMA) == {"path": "a"}
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ('{"input": {"path": "a"}}', '{"type": "object"}'),
+        ('{"name": "a", "args": {"b": 1}}', '{"properties": {"name": {"type": "string"}}}'),
+    ],
+)
+def test_an_object_among_the_arguments_is_not_taken_for_all_of_them(text: str, schema: str) -> None:
+    assert parse(text, schema) == json.loads(text)
+
+
+def test_a_fence_is_found_in_one_pass() -> None:
+    with pytest.raises(ToolError, match="a value is missing"):
+        parse("```\n" + " " * 1_000_000 + "!", OPEN)
 
 
 def test_arguments_beyond_the_limit_are_refused() -> None:

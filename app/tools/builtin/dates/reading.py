@@ -25,6 +25,9 @@ _WEEK = re.compile(r"(\d{4})-?W(\d{2})(?:-?([1-7]))?", re.IGNORECASE)
 _NUMBERS = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})")
 _DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th|\.)?\s+(?:of\s+)?([A-Za-z]{3,9})\.?,?\s+(\d{4})")
 _MONTH_FIRST = re.compile(r"([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
+_WEEKDAY_BEFORE = re.compile(
+    r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+(?=.*\d)", re.IGNORECASE
+)
 _STEP = re.compile(r"([+\-\u2212]?)\s*(\d+|an?|one|two|three)\s*([A-Za-z]+(?:\s+days?)?)")
 _WORDS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}
 _UNITS = {
@@ -147,6 +150,8 @@ def _clock(found: re.Match[str]) -> tuple[int, int, int]:
 def _day(text: str, here: datetime) -> tuple[datetime, str]:
     """The date in a text, and how it was understood."""
     midnight = here.replace(hour=0, minute=0, second=0)
+    if before := _WEEKDAY_BEFORE.match(text):
+        text = text[before.end() :]
     words = text.casefold().split()
     if not words:
         return midnight, ""
