@@ -214,12 +214,9 @@ def faults(shown: str) -> Generator[None]:
 @contextmanager
 def opened_file(place: Place) -> Generator[int]:
     """A handle of a plain file, to read; raises ToolError."""
-    with faults(place.shown):
-        if _BY_FOLDER:
-            with opened_folder(place, place.parts[:-1]) as folder:
-                handle = os.open(place.parts[-1], _FILE, dir_fd=folder)
-        else:
-            handle = os.open(place.path, _FILE)
+    with faults(place.shown), opened_folder(place, place.parts[:-1]) as folder:
+        name, at = within(folder, place.parts[-1])
+        handle = os.open(name, _FILE, **at)
     try:
         with faults(place.shown):
             _check_file(handle, place)
@@ -247,20 +244,32 @@ def _is_resolved(place: Place, found: os.stat_result) -> bool:
 
 
 @contextmanager
-def opened_folder(place: Place, parts: tuple[str, ...] | None = None) -> Generator[int]:
-    """A handle of a folder, or of the one of these `parts` from its base; raises OSError.
+def opened_folder(place: Place, parts: tuple[str, ...] | None = None) -> Generator[int | str]:
+    """A folder, or the one of these `parts` from its base: its handle, which no link led to.
 
-    Only where the system opens files by the handle of their folder.
+    Its path where the system does not open files by the handle of their folder. Raises OSError.
     """
+    parts = place.parts if parts is None else parts
+    if not _BY_FOLDER:
+        path = str(place.base.joinpath(*parts))
+        if os.path.realpath(path) != path:
+            raise OSError(errno.ELOOP, "a link")
+        yield path
+        return
     handle = os.open(place.base, _FOLDER)
     try:
-        for part in place.parts if parts is None else parts:
+        for part in parts:
             inner = os.open(part, _FOLDER, dir_fd=handle)
             os.close(handle)
             handle = inner
         yield handle
     finally:
         os.close(handle)
+
+
+def within(folder: int | str, name: str) -> tuple[str, dict[str, int]]:
+    """A file of an opened folder, as functions of `os` take it: its path, and `dir_fd`."""
+    return (name, {"dir_fd": folder}) if isinstance(folder, int) else (f"{folder}/{name}", {})
 
 
 def by_folder() -> bool:

@@ -6,10 +6,11 @@ import os
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ _LONGEST_LINE = 2000  # characters; a longer line is cut, with a note
 _MOST_ENTRIES = 300  # shown of a folder
 _MOST_VISITED = 20_000  # entries looked at for a pattern
 _DEEPEST = 12  # folders within each other
+_LATEST = 253_000_000_000  # seconds since 1970, in the year 9987: what a date can be
 # How documents begin that are no text but have one.
 _DOCUMENTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf")
 _READ = (
@@ -183,7 +185,8 @@ def _listing(path: str, pattern: str, context: CallContext, stopped: threading.E
         path = roots[0].given.name or str(roots[0].given)
     place = picked.locate(path, roots)
     with picked.faults(place.shown):
-        found = list(_entries(place, pattern, stopped))
+        # "**/" is any folder, and "*" has "/" in it too.
+        found = _entries(place, pattern.casefold().replace("**/", ""), stopped)
     if not found:
         about = f' with a name like "{pattern}"' if pattern else ""
         return f"{place.shown}/ has no files{about}."
@@ -201,40 +204,46 @@ def _line(entry: _Entry) -> str:
         return f"{entry.name} (link)"
     if not stat.S_ISREG(entry.mode):
         return f"{entry.name} (no plain file)"
-    changed = datetime.fromtimestamp(max(entry.changed, 0)).strftime("%Y-%m-%d")
+    changed = f"{datetime.fromtimestamp(min(max(entry.changed, 0), _LATEST)):%Y-%m-%d}"
     return f"{entry.name}  {picked.size_words(entry.size)}  {changed}"
 
 
-def _entries(place: picked.Place, pattern: str, stopped: threading.Event) -> Iterator[_Entry]:
-    """The entries of a folder or, with a pattern, those below it whose names fit."""
+def _entries(place: picked.Place, pattern: str, stopped: threading.Event) -> list[_Entry]:
+    """The entries of a folder or, with a pattern, those below it whose names fit.
+
+    Raises ToolError if there are too many to look at, and OSError.
+    """
     left = _MOST_VISITED
+    made: list[_Entry] = []
     waiting: list[tuple[str, ...]] = [()]
-    while waiting:
+    while waiting and not stopped.is_set():
         inner = waiting.pop()
-        for entry in _scanned(place, inner):
-            left -= 1
-            if left < 0 or stopped.is_set():
-                return
+        try:
+            found = _scanned(place, inner, left + 1)
+        except OSError:
+            if not inner:
+                raise
+            continue  # it may not be read, or has gone meanwhile
+        left -= len(found)
+        if left < 0:
+            raise ToolError(
+                f'"{place.shown}" has more than {_MOST_VISITED:,} entries: list a folder in it.'
+            )
+        for entry in found:
             name = "/".join((*inner, entry.name))
-            if not pattern or fnmatchcase(entry.name.casefold(), pattern.casefold()):
-                yield _Entry(name, entry.mode, entry.size, entry.changed)
+            if not pattern or fnmatchcase(
+                (name if "/" in pattern else entry.name).casefold(), pattern
+            ):
+                made.append(_Entry(name, entry.mode, entry.size, entry.changed))
             if pattern and stat.S_ISDIR(entry.mode) and len(inner) < _DEEPEST:
                 waiting.append((*inner, entry.name))
+    return made
 
 
-def _scanned(place: picked.Place, inner: tuple[str, ...]) -> list[_Entry]:
+def _scanned(place: picked.Place, inner: tuple[str, ...], most: int) -> list[_Entry]:
     """What is in a folder, which is opened without following links; raises OSError."""
-    if picked.by_folder():
-        with (
-            picked.opened_folder(place, (*place.parts, *inner)) as folder,
-            os.scandir(folder) as all_,
-        ):
-            return [_entry(each) for each in all_]
-    path = place.path.joinpath(*inner)
-    if os.path.realpath(path) != str(path):
-        return []
-    with os.scandir(path) as all_:
-        return [_entry(each) for each in all_]
+    with picked.opened_folder(place, (*place.parts, *inner)) as folder, os.scandir(folder) as all_:
+        return [_entry(each) for each in islice(all_, most)]
 
 
 def _entry(found: os.DirEntry[str]) -> _Entry:

@@ -7,7 +7,6 @@ takes its place at once, so that no one ever sees half of it.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 import secrets
@@ -27,7 +26,8 @@ from app.tools.results import harmless
 from app.tools.services import Services
 
 MOST_BYTES = 2_000_000  # of a file that is written
-_MOST_COMPARED = 250_000  # pairs of lines, for which it takes some 50 ms at most
+_MOST_COMPARED = 100_000_000  # pairs of lines, for which it takes some 50 ms
+_MOST_SEARCHED, _MOST_WORDS = 1_000_000, 20  # characters and words of a text that is nearly there
 _DEEPEST = 20  # folders from the picked one
 _FLAGS = ("O_NOFOLLOW", "O_CLOEXEC", "O_NOINHERIT", "O_BINARY")  # those that the system has
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | sum(getattr(os, name, 0) for name in _FLAGS)
@@ -200,9 +200,10 @@ def _replaced(shown: str, before: bytes | None, old: str, new: str) -> bytes:
 
 def _nearly(text: str, old: str) -> str:
     """Where a text is that differs from `old` in its spaces only, for the model."""
+    text = text[:_MOST_SEARCHED]
     if old in harmless(text):
         return ', where a mark such as "< |im_end|>" has no space behind its first character'
-    words = [re.escape(word) for word in old.split()[:200]]
+    words = [re.escape(word) for word in old.split()[:_MOST_WORDS]]
     found = re.search(r"\s+".join(words), text) if words else None
     if found is None:
         return ""
@@ -211,7 +212,7 @@ def _nearly(text: str, old: str) -> str:
 
 
 def _difference(before: bytes, content: bytes) -> tuple[int, int] | None:
-    """Lines that are removed and added; None if these are no texts.
+    """Lines that are removed and added, as few as can be; None if these are no texts.
 
     If many lines are from the first to the last that differs, all of these.
     """
@@ -227,11 +228,23 @@ def _difference(before: bytes, content: bytes) -> tuple[int, int] | None:
     old, new = old[start:], new[start:]
     if len(old) * len(new) > _MOST_COMPARED:
         return len(old), len(new)
-    removed = added = 0
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind != "equal":
-            removed, added = removed + b - a, added + d - c
-    return removed, added
+    return len(old) - (same := _common(old, new)), len(new) - same
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """How many lines are in both in the same order: the length of their longest common subsequence.
+
+    The rows of its table are whole numbers, with a bit for each line of the shorter (Hyyrö, 2004).
+    """
+    short, long = sorted((one, other), key=len)
+    places: dict[str, int] = {}
+    for at, line in enumerate(short):
+        places[line] = places.get(line, 0) | 1 << at
+    every = row = (1 << len(short)) - 1
+    for line in long:
+        both = row & places.get(line, 0)
+        row = ((row + both) | (row - both)) & every
+    return len(short) - row.bit_count()
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -241,10 +254,9 @@ def _write(planned: _Planned, stopped: threading.Event) -> None:
     """Write it beside the file, then put it in its place; raises ToolError."""
     place = planned.place
     with picked.faults(place.shown), _folder_of(place) as folder:
-        name, temporary = place.parts[-1], f".{secrets.token_hex(8)}.part"
-        at = {"dir_fd": folder} if folder is not None else {}
-        target, source = (name, temporary) if at else (str(place.path), _beside(place, temporary))
-        mode = _mode(target, folder)
+        target, at = picked.within(folder, place.parts[-1])
+        source, _ = picked.within(folder, f".{secrets.token_hex(8)}.part")
+        mode = _mode(target, at)
         try:
             handle = os.open(source, _NEW, 0o666 if mode is None else mode, **at)
             with os.fdopen(handle, "wb") as file:
@@ -253,56 +265,42 @@ def _write(planned: _Planned, stopped: threading.Event) -> None:
                 file.write(planned.content)
                 file.flush()
                 os.fsync(file.fileno())
-            _check_unchanged(planned, target, folder)
+            _check_unchanged(planned, target, at)
             if stopped.is_set():
                 raise ToolError("The call was stopped before anything was written.")
-            if folder is None:
-                os.replace(source, target)
-            else:
-                os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+            both = {f"{end}_dir_fd": each for end in ("src", "dst") for each in at.values()}
+            os.replace(source, target, **both)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(source, **at)
             raise
 
 
-def _beside(place: picked.Place, name: str) -> str:
-    return str(place.path.parent / name)
-
-
 @contextlib.contextmanager
-def _folder_of(place: picked.Place) -> Generator[int | None]:
-    """The folder of a file, made if it is missing; None where it is named by its path."""
-    if not picked.by_folder():
-        parent = place.path.parent
-        parent.mkdir(parents=True, exist_ok=True)
-        if os.path.realpath(parent) != str(parent):
-            raise ToolError(f'"{place.shown}" leads outside what is picked, so it is refused.')
-        yield None
-        return
+def _folder_of(place: picked.Place) -> Generator[int | str]:
+    """The folder of a file, made if it is missing; raises OSError."""
     for depth in range(len(place.parts) - 1):
-        with (
-            picked.opened_folder(place, place.parts[:depth]) as above,
-            contextlib.suppress(FileExistsError),
-        ):
-            os.mkdir(place.parts[depth], dir_fd=above)
+        with picked.opened_folder(place, place.parts[:depth]) as above:
+            name, at = picked.within(above, place.parts[depth])
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, **at)
     with picked.opened_folder(place, place.parts[:-1]) as folder:
         yield folder
 
 
-def _mode(target: str, folder: int | None) -> int | None:
+def _mode(target: str, at: dict[str, int]) -> int | None:
     """The permissions of a file that is replaced; None: it is new."""
     try:
-        found = os.stat(target, dir_fd=folder, follow_symlinks=False)
+        found = os.stat(target, **at, follow_symlinks=False)
     except FileNotFoundError:
         return None
     return stat.S_IMODE(found.st_mode) & 0o777
 
 
-def _check_unchanged(planned: _Planned, target: str, folder: int | None) -> None:
+def _check_unchanged(planned: _Planned, target: str, at: dict[str, int]) -> None:
     """Raise ToolError if the file is no longer what it was when it was kept."""
     try:
-        found = os.stat(target, dir_fd=folder, follow_symlinks=False)
+        found = os.stat(target, **at, follow_symlinks=False)
     except FileNotFoundError:
         found = None
     if (_state(found) if found else None) != planned.state:

@@ -300,6 +300,42 @@ def test_a_pattern_is_searched_in_subfolders(place: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("pattern", ["**/*.py", "deep/*.py", "**/deep/**/*.py", "d*/B.py"])
+def test_a_pattern_may_name_folders(place: Path, pattern: str) -> None:
+    (place / "notes" / "b.py").touch()
+    text = listed((place / "notes",), pattern=pattern)
+    assert "deep/b.py" in text
+    assert ("\nb.py" in text) is (pattern == "**/*.py")
+
+
+def test_a_folder_that_cannot_be_read_is_passed_over(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned = read_file._scanned
+
+    def refused(found: picked.Place, inner: tuple[str, ...], *more: int) -> object:
+        if "deep" in (*found.parts, *inner):
+            raise PermissionError(13, "Permission denied")
+        return scanned(found, inner, *more)
+
+    monkeypatch.setattr(read_file, "_scanned", refused)
+    assert listed((place / "notes",), pattern="*.txt").splitlines()[1].startswith("a.txt")
+    with pytest.raises(ToolError, match="cannot be used: Permission denied"):
+        listed((place / "notes",), path="deep")
+
+
+def test_a_search_that_is_not_complete_says_so(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_file, "_MOST_VISITED", 2)
+    with pytest.raises(ToolError, match='"notes" has more than 2 entries: list a folder in it'):
+        listed((place / "notes",), pattern="*.c")
+
+
+def test_a_date_that_no_calendar_has_is_no_fault() -> None:
+    assert read_file._line(read_file._Entry("a", 0o100644, 5, 1e18)).startswith("a  5 bytes  9987-")
+
+
 @posix
 def test_a_listing_follows_no_link(place: Path) -> None:
     (place / "notes" / "out").symlink_to(place / "secrets")

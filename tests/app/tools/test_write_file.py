@@ -7,9 +7,12 @@ import os
 import stat
 import sys
 import threading
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.domain.tools import CallContext, ToolError
 from app.tools.builtin import picked, write_file
@@ -239,7 +242,24 @@ def test_a_replaced_file_keeps_its_permissions(folder: Path) -> None:
     assert stat.S_IMODE((folder / "a.sh").stat().st_mode) == 0o775
 
 
-def test_the_user_reads_what_a_write_changes(folder: Path) -> None:
+@given(st.lists(st.sampled_from("abc"), max_size=9), st.lists(st.sampled_from("abc"), max_size=9))
+def test_as_few_lines_are_said_to_change_as_can_be(old: list[str], new: list[str]) -> None:
+    kept = max(
+        len(each)
+        for size in range(len(old) + 1)
+        for each in combinations(old, size)
+        if _is_within(each, new)
+    )
+    texts = ("\n".join(lines).encode() for lines in (old, new))
+    assert write_file._difference(*texts) == (len(old) - kept, len(new) - kept)
+
+
+def _is_within(few: tuple[str, ...], many: list[str]) -> bool:
+    left = iter(many)
+    return all(each in left for each in few)
+
+
+def test_the_user_reads_what_a_write_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert changes(folder, path="a.txt", text="x") == [f"Writes a.txt in {folder}."]
     assert changes(folder, path="a.txt", text="x" * 4200) == [f"Writes a.txt (4 kB) in {folder}."]
     assert changes(folder, path="sub/a.txt", text="x") == [
@@ -255,6 +275,10 @@ def test_the_user_reads_what_a_write_changes(folder: Path) -> None:
     ]
     many = "".join(f"{n}\n" for n in range(1000))
     (folder / "a.txt").write_text(many, encoding="utf-8")
+    assert changes(folder, path="a.txt", text="first\n" + many.replace("5", "6") + "last\n") == [
+        f"Replaces a.txt in {folder}; lines removed: 271, lines added: 273."
+    ]
+    monkeypatch.setattr(write_file, "_MOST_COMPARED", 1000)
     assert changes(folder, path="a.txt", text="first\n" + many.replace("5", "6") + "last\n") == [
         f"Replaces a.txt in {folder}; lines removed: 1,000, lines added: 1,002."
     ]
