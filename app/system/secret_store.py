@@ -60,7 +60,7 @@ def system_keyring() -> Keyring:
 
 
 class SecretStore:
-    """Reads, writes and deletes secret texts by id; call it on one worker's thread at a time."""
+    """Reads, writes and deletes secret texts by id; any thread but that of the window may call."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class SecretStore:
     ) -> None:
         """`file` has the secrets that the keyring does not take."""
         self._file, self._keyring, self._seconds = file, keyring, seconds
+        self._guard = threading.Lock()  # of the file, which is read, changed and replaced
         self._hung = False  # a call did not end in time: it is not asked again in this run
 
     def load(self, id: str) -> str | None:
@@ -85,7 +86,8 @@ class SecretStore:
             self._ask(lambda ring: ring.set_password(_SERVICE, id, text))
         except NoKeyring as error:
             _log.info("a key is kept in a file: %s", error)
-            self._write({**self._filed(), id: text})
+            with self._guard:
+                self._write({**self._filed(), id: text})
         else:
             self._unfile(id)
 
@@ -130,9 +132,10 @@ class SecretStore:
         return json_file.read(self._file)
 
     def _unfile(self, id: str) -> None:
-        entries = self._filed()
-        if entries.pop(id, None) is not None:
-            self._write(entries)
+        with self._guard:
+            entries = self._filed()
+            if entries.pop(id, None) is not None:
+                self._write(entries)
 
     def _write(self, entries: dict[str, object]) -> None:
         """Replace the file; only the user can read it, also while it is written."""

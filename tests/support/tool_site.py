@@ -33,6 +33,7 @@ class Site(ThreadingHTTPServer):
         self.refreshed = 0
         self.challenge = ""
         self.token = "none"
+        self.issuer: Site | None = None  # the server of its login; None: itself
         self.released = threading.Event()  # calls that hang
 
     @property
@@ -74,7 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         site, values = self.server, dict(urllib.parse.parse_qsl(query))
         if path.startswith("/.well-known/oauth-protected-resource"):
-            self._json(200, {"resource": site.address, "authorization_servers": [site.root]})
+            issuer = (site.issuer or site).root
+            self._json(200, {"resource": site.address, "authorization_servers": [issuer]})
         elif path.startswith("/.well-known/oauth-authorization-server"):
             page = f"{site.root}/authorize"
             if site.behaviour == "evil page":
@@ -96,6 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self._note()
+        if self.server.behaviour == "stays":
+            self.server.released.wait(20)
         self._reply(200, b"")
 
     def do_POST(self) -> None:
@@ -127,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _message(self, message: dict[str, Any]) -> None:
         site, id, method = self.server, message.get("id"), message.get("method")
         behaviour = site.behaviour
-        is_known = self.headers.get("Authorization") == f"Bearer {site.token}"
+        is_known = self.headers.get("Authorization") == f"Bearer {(site.issuer or site).token}"
         if behaviour in ("login", "evil page") and not is_known:
             place = f"{site.root}/.well-known/oauth-protected-resource/mcp"
             self._reply(401, b"", {"WWW-Authenticate": f'Bearer resource_metadata="{place}"'})

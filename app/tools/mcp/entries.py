@@ -146,15 +146,18 @@ class EntryStore:
         """An entry as the file has it; its secrets are kept with the others, if they changed."""
         row = to_json(entry)
         hidden = {key: row[key] for key in _SECRET if row.get(key)}
-        if self._secrets is None or not hidden:
+        if self._secrets is None:
             return row
         before = (self._entries or {}).get(entry.id)
         known = to_json(before) if before is not None else {}
-        if any(known.get(key) != value for key, value in hidden.items()):
-            self._secrets.save(_secret_id(entry.id), json.dumps(hidden))
+        if hidden != {key: known[key] for key in _SECRET if known.get(key)}:
+            if hidden:
+                self._secrets.save(_secret_id(entry.id), json.dumps(hidden))
+            else:
+                self._secrets.delete(_secret_id(entry.id))
         for key, value in hidden.items():
             row[key] = "" if isinstance(value, str) else dict.fromkeys(value, "")
-        return row | {"has_secrets": True}
+        return row | {"has_secrets": True} if hidden else row
 
 
 def _secret_id(id: str) -> str:

@@ -7,6 +7,7 @@ SDK only within one server; the entry's headers are sent to that server alone.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
@@ -31,6 +32,7 @@ from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.limits import HTTP_BYTES, HTTP_WIDE_BYTES, MessageMeter, Pacer, TooMuch
 
 _WRITE_SECONDS = 60.0
+_END_SECONDS = 3.0  # for the answer to the last request, which the user's "Stop" waits for
 
 
 class Refused(httpx2.RequestError):
@@ -57,9 +59,15 @@ def http_client(
 class GateTransport(httpx2.AsyncBaseTransport):
     """Sends requests of one server; each opens a connection of its own, which the gate may cut."""
 
-    def __init__(self, entry: ServerEntry, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, entry: ServerEntry, log: Callable[[str], None], pacer: Pacer | None = None
+    ) -> None:
+        """`pacer` slows GET requests: a server may end each of its streams at once, and the SDK
+        then asks for the next as soon as the server says.
+        """
         self.refusal = ""  # why the last request failed, one sentence
         self._entry, self._log = entry, log
+        self._pacer = pacer or Pacer(burst=20.0, rate=1.0, patience=600.0)
         self._address = httpx2.URL(entry.address)
         self._inner: httpx2.AsyncBaseTransport | None = None
 
@@ -80,7 +88,10 @@ class GateTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send a request; a failure becomes an answer with status 503 and a JSON-RPC error."""
         try:
-            response = await self._sent(request)
+            if request.method == "GET":
+                await self._pacer.spend(1, 0)
+            async with asyncio.timeout(_END_SECONDS if request.method == "DELETE" else None):
+                response = await self._sent(request)
         except (Refused, Offline, TooMuch, httpx2.HTTPError, OSError) as error:
             self.refusal = self._sentence(error, request.url.host)
             self._log(self.refusal)
@@ -108,7 +119,7 @@ class GateTransport(httpx2.AsyncBaseTransport):
                 raise Refused(tr("The answer of {host} is compressed.", host=request.url.host))
             body = _Body(response, passage, cutter)
             kind = response.headers.get("Content-Type", "").lower()
-            if kind.startswith("text/event-stream"):
+            if kind.startswith("text/event-stream") and request.method != "DELETE":
                 return httpx2.Response(
                     response.status_code,
                     headers=response.headers,
@@ -158,7 +169,7 @@ class GateTransport(httpx2.AsyncBaseTransport):
                 return str(error)
             case TooMuch():
                 return tr("{name} was stopped: it sent {what}.", name=self._entry.name, what=error)
-            case httpx2.TimeoutException():
+            case httpx2.TimeoutException() | TimeoutError():
                 return tr("{host} did not answer in time.", host=host)
             case _:
                 reason = str(error) or type(error).__name__

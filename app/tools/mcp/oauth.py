@@ -17,8 +17,15 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
-from pydantic import AnyUrl
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl, BaseModel
 
 from app.net.http import WebError, check_address
 from app.system.json_file import JsonFileError
@@ -51,6 +58,7 @@ class TokenStore:
         self._entry = entry
         self._secrets, self._log = secrets, log
         self._values: dict[str, Any] | None = None
+        self._context: OAuthContext | None = None
 
     @property
     def port(self) -> int:
@@ -84,9 +92,28 @@ class TokenStore:
         return self._model("tokens", OAuthToken)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep the tokens."""
+        """Keep the tokens, with what is known of the server that gave them."""
         expires = time.time() + tokens.expires_in if tokens.expires_in else 0.0
-        await self._save(tokens=tokens.model_dump(mode="json"), expires=expires)
+        known = self._context
+        issuer, resource = (
+            known and known.oauth_metadata,
+            known and known.protected_resource_metadata,
+        )
+        await self._save(
+            tokens=_plain(tokens), expires=expires, issuer=_plain(issuer), resource=_plain(resource)
+        )
+
+    def restore(self, context: OAuthContext) -> None:
+        """Tell the SDK what was kept: else it would have the user log in again, or send the token
+        that refreshes the others to the server of the tools in place of the one that gave it.
+        """
+        self._context = context
+        context.token_expiry_time = self.expires or None
+        context.oauth_metadata = self._model("issuer", OAuthMetadata)
+        resource = self._model("resource", ProtectedResourceMetadata)
+        if resource is not None:
+            context.protected_resource_metadata = resource
+            context.auth_server_url = str(resource.authorization_servers[0])
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The registration, that of the entry before one that was made; None without."""
@@ -103,7 +130,7 @@ class TokenStore:
         """Keep the registration, with the port that it names."""
         uris = client_info.redirect_uris or []
         port = next((each.port for each in uris if each.port), 0)
-        await self._save(client=client_info.model_dump(mode="json"), port=port or self.port)
+        await self._save(client=_plain(client_info), port=port or self.port)
 
     def forget(self) -> None:
         """Forget the registration and the tokens, as their port is taken."""
@@ -157,7 +184,7 @@ class Login:
                     reason=error,
                 )
             ) from error
-        await self.close()
+        self.close()
         self._state = _query(urllib.parse.urlsplit(address)).get("state", "")
         self._answer = asyncio.get_running_loop().create_future()
         try:
@@ -170,10 +197,14 @@ class Login:
             ) from error
         host = urllib.parse.urlsplit(address).netloc
         why = tr("{name} asks you to log in at {host}.", name=self._entry.name, host=host)
-        with self._person():
-            is_open = await self._opens(self._entry.name, address, why)
+        is_open = False
+        try:
+            with self._person():
+                is_open = await self._opens(self._entry.name, address, why)
+        finally:
+            if not is_open:
+                self.close()
         if not is_open:
-            await self.close()
             raise OAuthFlowError(tr("The login was cancelled."))
 
     async def result(self) -> AuthorizationCodeResult:
@@ -185,9 +216,9 @@ class Login:
         except TimeoutError as error:
             raise OAuthFlowError(tr("The login took too long.")) from error
         finally:
-            await self.close()
+            self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop listening."""
         if self._server is not None:
             self._server.close()
@@ -195,7 +226,7 @@ class Login:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request of the browser; others than that of the login are refused."""
-        with contextlib.suppress(OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+        with contextlib.suppress(OSError, ValueError, asyncio.LimitOverrunError, EOFError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10.0)
             is_known = self._take(head.split(b"\r\n", 1)[0].decode("latin-1"))
             text = tr("You can close this page and return to Tokonoma.")
@@ -251,9 +282,13 @@ async def provider_of(
         redirect_handler=login.show,
         callback_handler=login.result,
     )
-    # The SDK takes a stored token for valid, and would ask the user instead of refreshing it.
-    provider.context.token_expiry_time = store.expires or None
+    store.restore(provider.context)
     return provider
+
+
+def _plain(model: BaseModel | None) -> dict[str, Any] | None:
+    """A model as JSON, without what it does not say: a keyring may take 1,280 letters only."""
+    return model and model.model_dump(mode="json", exclude_none=True)
 
 
 def _query(parts: urllib.parse.SplitResult) -> dict[str, str]:

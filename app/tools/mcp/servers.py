@@ -249,7 +249,10 @@ class _Server:
         if self.status.state is ServerState.STARTING:
             task.cancel()
         self._stops.set()
-        await asyncio.wait({task})
+        done, _ = await asyncio.wait({task}, timeout=_STOP_SECONDS)
+        if not done:
+            task.cancel()
+            await asyncio.wait({task})
 
     def kill(self) -> None:
         """End its program at once."""

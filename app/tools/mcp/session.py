@@ -45,6 +45,7 @@ START_SECONDS = 120.0  # a program may first download its packages
 _LIST_SECONDS = 30.0
 _MOST_PAGES = 50
 _MOST_ITEMS = 500  # resources or prompts
+_LONGEST_URI = 8_000  # letters, also of a cursor
 _MOST_TEXT = 2_000  # letters of a message for the user, or of a fault
 _MOST_OUTPUTS = 1_000  # reports of progress of a call
 _RELIST_SECONDS = 2.0  # between two looks at a list that changes
@@ -55,9 +56,10 @@ T = TypeVar("T")
 Page = TypeVar("Page", bound=types.PaginatedResult, covariant=True)
 Mode = Literal["auto", "legacy"]
 
-# The SDK logs whole messages of servers; what matters is in the server's own log.
-logging.getLogger("mcp").setLevel(logging.CRITICAL)
-logging.getLogger("client").setLevel(logging.CRITICAL)
+# The SDK logs whole messages of servers, and whole addresses, which may have a key in them; what
+# matters is in the server's own log.
+for each in ("mcp", "client", "httpx2"):
+    logging.getLogger(each).setLevel(logging.CRITICAL)
 
 
 class _Fetch(Protocol[Page]):
@@ -187,16 +189,16 @@ class Session:
             return ()
         found = [
             _resource(each.uri, each, each.size or 0, is_template=False)
-            for page in await self._pages(client.list_resources)
+            async for page in self._pages(client.list_resources)
             for each in page.resources
         ]
         with contextlib.suppress(ToolError):  # few servers have templates, and many no such list
             found += [
                 _resource(each.uri_template, each, 0, is_template=True)
-                for page in await self._pages(client.list_resource_templates)
+                async for page in self._pages(client.list_resource_templates)
                 for each in page.resource_templates
             ]
-        return tuple(found[:_MOST_ITEMS])
+        return tuple(each for each in found if len(each.uri) <= _LONGEST_URI)[:_MOST_ITEMS]
 
     async def read_resource(self, uri: str) -> tuple[ResourceContent, ...]:
         """The contents of a resource, a folder has several; raises ToolError."""
@@ -212,8 +214,13 @@ class Session:
         client = self._open_client
         if client.server_capabilities.prompts is None:
             return ()
-        found = [each for page in await self._pages(client.list_prompts) for each in page.prompts]
-        return tuple(map(_prompt, found[:_MOST_ITEMS]))
+        found = [
+            _prompt(each)
+            async for page in self._pages(client.list_prompts)
+            for each in page.prompts
+            if len(each.name) <= specs.MOST_NAME
+        ]
+        return tuple(found[:_MOST_ITEMS])
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
         """The text of a prompt with its arguments filled in; raises ToolError."""
@@ -266,26 +273,27 @@ class Session:
         client = self._open_client
         if client.server_capabilities.tools is None:
             return
-        tools: list[types.Tool] = []
-        for page in await self._pages(client.list_tools, specs.MOST_TOOLS):
-            tools += page.tools
-        found = specs.listed(self._entry, tools, self._log)
+        found = specs.Listing(self._entry, self._log)
+        async for page in self._pages(client.list_tools, specs.MOST_TOOLS):
+            found.add(page.tools)
         self.tools, self.left_out = found.specs, found.left_out
 
-    async def _pages(self, fetch: _Fetch[Page], most: int = _MOST_ITEMS) -> list[Page]:
-        """The pages of a list, until there are enough items; raises ToolError."""
-        pages: list[Page] = []
+    async def _pages(self, fetch: _Fetch[Page], most: int = _MOST_ITEMS) -> AsyncGenerator[Page]:
+        """The pages of a list, until there are enough items; raises ToolError.
+
+        A page may be as large as a message, so that those before it are not held.
+        """
         cursor: str | None = None
         seen: set[str] = set()
-        deadline = Deadline(_LIST_SECONDS)
+        count, deadline = 0, Deadline(_LIST_SECONDS)
         for _ in range(_MOST_PAGES):
             page = await self._bounded(fetch(cursor=cursor), deadline)
-            pages.append(page)
-            cursor = page.next_cursor
-            if not cursor or cursor in seen or sum(map(_count, pages)) > most:
+            cursor, count = page.next_cursor, count + _count(page)
+            yield page
+            del page
+            if not cursor or len(cursor) > _LONGEST_URI or cursor in seen or count > most:
                 break
             seen.add(cursor)
-        return pages
 
     async def _relist(self) -> None:
         """Read the list again when the server says that it changed."""

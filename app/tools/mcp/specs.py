@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import cast
 
 from mcp import types
@@ -16,7 +15,7 @@ from app.tools.mcp.log import ServerLog, visible
 from app.tools.mcp.repair import UNUSABLE
 
 MOST_TOOLS = 100
-_MOST_NAME = 256  # letters
+MOST_NAME = 256  # letters
 _MOST_TITLE = 100
 _MOST_DESCRIPTION = 4_000
 _MOST_SCHEMA = 65_536  # bytes
@@ -24,25 +23,30 @@ _MOST_DEPTH = 32  # of a schema
 _NO_SCHEMA = '{"type": "object"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What a server lists: its tools, whose names are not made unique yet."""
+class Listing:
+    """The tools that a server lists, page by page; their names are not made unique yet."""
 
-    specs: tuple[ToolSpec, ...]
-    left_out: int = 0  # tools beyond the limit, or with a name that cannot be used
+    def __init__(self, entry: ServerEntry, log: ServerLog) -> None:
+        self.left_out = 0  # tools beyond the limit, or with a name that cannot be used
+        self._entry, self._log = entry, log
+        self._made: dict[str, ToolSpec] = {}
 
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Those that are used; one that cannot be called has a problem."""
+        return tuple(self._made.values())
 
-def listed(entry: ServerEntry, tools: Sequence[types.Tool], log: ServerLog) -> Listed:
-    """The tools of a server; what cannot be used has a problem, or is left out and logged."""
-    made: dict[str, ToolSpec] = {}
-    for tool in tools:
-        if not tool.name or len(tool.name) > _MOST_NAME or not tool.name.isprintable():
-            log.add(f"a tool was left out: its name cannot be used: {tool.name[:80]}")
-        elif tool.name in made:
-            log.add(f"a tool was left out: its name is listed twice: {tool.name}")
-        elif len(made) < MOST_TOOLS:
-            made[tool.name] = _spec(entry, tool)
-    return Listed(tuple(made.values()), len(tools) - len(made))
+    def add(self, tools: Iterable[types.Tool]) -> None:
+        """Add a page of the list; what is left out is logged."""
+        for tool in tools:
+            if not tool.name or len(tool.name) > MOST_NAME or not tool.name.isprintable():
+                self._log.add(f"a tool was left out: its name cannot be used: {tool.name[:80]}")
+            elif tool.name in self._made:
+                self._log.add(f"a tool was left out: its name is listed twice: {tool.name}")
+            elif len(self._made) < MOST_TOOLS:
+                self._made[tool.name] = _spec(self._entry, tool)
+                continue
+            self.left_out += 1
 
 
 def _spec(entry: ServerEntry, tool: types.Tool) -> ToolSpec:

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.system.secret_store import SecretStore
 from app.tools.mcp.entries import EntryStore
 from app.tools.mcp.entry import EntryError, ServerEntry, checked, exact
 from app.tools.mcp.import_json import read
+from tool_servers import no_keyring
 
 STDIO = ServerEntry("1", "Files", "npx", ("-y", "@x/files", "/home/a b"), "/tmp")
 HTTP = ServerEntry("2", "Site", address="https://tools.example/mcp")
@@ -105,6 +107,23 @@ def test_entries_are_kept_in_a_file_of_the_user_alone(tmp_path: Path) -> None:
         store.save(replace(HTTP, id="", name="SITE"))
     store.delete(made.id)
     assert EntryStore(file).all() == (site,)
+
+
+def test_a_secret_that_is_taken_out_of_an_entry_is_forgotten(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    secrets = SecretStore(keys, no_keyring)
+    store = EntryStore(tmp_path / "servers.json", secret_store=secrets)
+    headers = (("X-Key", "first-secret"),)
+    made = store.save(
+        replace(HTTP, id="", headers=headers, client_id="me", client_secret="second-secret")
+    )
+    assert "secret" not in (tmp_path / "servers.json").read_text("utf-8").replace("_secret", "")
+    made = store.save(replace(made, client_secret=""))
+    assert "second-secret" not in keys.read_text("utf-8")
+    assert EntryStore(tmp_path / "servers.json", secret_store=secrets).all() == (made,)
+    made = store.save(replace(made, headers=()))
+    assert "first-secret" not in keys.read_text("utf-8")
+    assert EntryStore(tmp_path / "servers.json", secret_store=secrets).all() == (made,)
 
 
 def test_a_row_that_cannot_be_read_is_named_and_kept(

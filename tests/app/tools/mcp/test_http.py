@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import socket
 import time
 import urllib.parse
 import urllib.request
@@ -19,6 +22,8 @@ from app.net.offline import Gate
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.hooks import Hooks, ServerState
 from app.tools.mcp.http_transport import GateTransport
+from app.tools.mcp.limits import Pacer
+from app.tools.mcp.oauth import Login
 from offline import clean_gate
 from tool_servers import Trial, trial
 from tool_site import Site, site
@@ -171,6 +176,64 @@ def test_a_server_that_was_restarted_is_connected_to_again(tmp_path: Path, gate:
         with_site(tmp_path, place, use)
 
 
+@pytest.mark.parametrize("limit", ["http_transport._END_SECONDS", "servers._STOP_SECONDS"])
+def test_a_server_that_does_not_let_go_is_stopped(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    for each in ("http_transport._END_SECONDS", "servers._STOP_SECONDS"):
+        monkeypatch.setattr(f"app.tools.mcp.{each}", 0.05 if each == limit else 60.0)
+
+    async def use(made: Trial) -> None:
+        async with asyncio.timeout(10):
+            await made.servers.stop(made.entry.id)
+        assert made.status.state is ServerState.STOPPED
+
+    with site("stays") as place:
+        with_site(tmp_path, place, use)
+        assert place.asked[-1][0] == "DELETE"
+
+
+def test_streams_that_end_at_once_are_asked_for_ever_more_slowly(gate: Gate) -> None:
+    clock, pauses, lines = [0.0], list[float](), list[str]()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock[0] += seconds
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=b"", request=request)
+
+    async def run() -> list[int]:
+        pacer = Pacer(20.0, 1.0, 60.0, lambda: clock[0], sleep)
+        entry = ServerEntry("", "Far", address="https://tools.example/mcp")
+        transport = GateTransport(entry, lines.append, pacer)
+        transport._inner = httpx2.MockTransport(answer)
+        made = [httpx2.Request(method, entry.address) for method in ["GET"] * 100 + ["POST"]]
+        return [(await transport.handle_async_request(each)).status_code for each in made]
+
+    found = asyncio.run(run())
+    assert found[:20] == [200] * 20
+    assert 60 < sum(pauses) < 70
+    assert (found[-2], found[-1]) == (503, 200)
+    assert lines[-1] == "Far was stopped: it sent messages without end."
+
+
+def test_no_address_is_in_the_log_of_the_app(
+    tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with site() as place:
+        entry = ServerEntry("", "Site", address=f"{place.address}?key=secret")
+
+        async def run() -> ServerState:
+            async with trial(tmp_path, entry) as made:
+                return made.status.state
+
+        assert asyncio.run(run()) is READY
+        assert place.asked
+    assert "secret" not in caplog.text
+
+
 def test_a_server_that_is_not_there_says_so(tmp_path: Path, gate: Gate) -> None:
     with site() as place:
         pass
@@ -236,6 +299,73 @@ def test_a_login_is_kept_and_refreshed_without_the_user(tmp_path: Path, gate: Ga
         place.token = "other"
         with_site(tmp_path, place, use, Hooks(open_page=browser.open), id="fixed")
         assert (place.logins, place.refreshed) == (1, 1)
+
+
+def test_the_token_that_refreshes_the_others_goes_to_the_server_of_the_login_alone(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async def use(made: Trial) -> None:
+        assert (await made.call()).text == "done"
+
+    browser = Browser()
+    with site("login") as place, site() as login:
+        place.issuer = login
+        with_site(tmp_path, place, use, Hooks(open_page=browser.open), id="fixed")
+        keys = (tmp_path / "keys.json").read_text(encoding="utf-8")
+        expired = keys.replace(str(time.time() + 3600)[:8], str(time.time() - 3600)[:8])
+        (tmp_path / "keys.json").write_text(expired, encoding="utf-8")
+        login.token = "other"
+        with_site(tmp_path, place, use, Hooks(open_page=browser.open), id="fixed")
+        assert (login.logins, login.refreshed) == (1, 1)
+        assert {path for _, path, _ in place.asked}.isdisjoint({"/token", "/register"})
+
+
+def listening(use: Callable[[Login, asyncio.Task[None]], Awaitable[None]], *, opens: bool) -> None:
+    """A login whose page is shown, or about to be."""
+
+    async def show(*_: str) -> bool:
+        if not opens:
+            await asyncio.Event().wait()
+        return True
+
+    async def run() -> None:
+        login = Login(ServerEntry("", "Site"), show, contextlib.nullcontext)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            login.port = free.getsockname()[1]
+        shown = asyncio.create_task(login.show("https://a.example/authorize?state=s"))
+        while login._server is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        try:
+            await use(login, shown)
+        finally:
+            login.close()
+
+    asyncio.run(run())
+
+
+def test_a_login_that_is_cancelled_listens_no_more() -> None:
+    async def use(login: Login, shown: asyncio.Task[None]) -> None:
+        shown.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shown
+        with pytest.raises(OSError, match="Connect call failed"):
+            await asyncio.open_connection("127.0.0.1", login.port)
+
+    listening(use, opens=False)
+
+
+def test_what_is_no_request_does_not_end_a_login() -> None:
+    async def use(login: Login, shown: asyncio.Task[None]) -> None:
+        await shown
+        for line in (b"GET //[ HTTP/1.1", b"x" * 40_000, b"GET /callback?code=c&state=s HTTP/1.1"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", login.port)
+            writer.write(line + b"\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+        assert (await login.result()).code == "c"
+
+    listening(use, opens=True)
 
 
 def test_a_login_that_the_user_declines_ends_the_start(tmp_path: Path, gate: Gate) -> None:

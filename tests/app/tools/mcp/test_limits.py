@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import re
+import weakref
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import types
 
+from app.system.secret_store import SecretStore
 from app.tools.mcp import results
+from app.tools.mcp.entry import ServerEntry
+from app.tools.mcp.hooks import Hooks
 from app.tools.mcp.limits import MessageMeter, Pacer, TooMuch
 from app.tools.mcp.log import MOST_LINES, ServerLog, visible
 from app.tools.mcp.naming import Named, safe_name, unique_names
+from app.tools.mcp.session import Session
 from app.tools.mcp.stdio import StdioTransport
 from tool_servers import poisoned
 
@@ -219,3 +224,26 @@ def test_files_are_put_beside_the_text_whatever_their_size() -> None:
 def test_data_is_shown_once(text: str, data: object, shown: str) -> None:
     content = [types.TextContent(text=text)] if text else []
     assert results.outcome(_result(*content, data=data)).text == shown
+
+
+def test_no_page_of_a_list_is_held_while_the_next_is_read(tmp_path: Path) -> None:
+    pages: list[weakref.ref[types.ListToolsResult]] = []
+
+    async def fetch(*, cursor: str | None) -> types.ListToolsResult:
+        assert [each() for each in pages] == [None] * len(pages)
+        page = types.ListToolsResult(
+            tools=[types.Tool(name=f"t{cursor}", input_schema={})], next_cursor=f"{cursor}+"
+        )
+        pages.append(weakref.ref(page))
+        return page
+
+    async def run() -> list[str]:
+        entry = ServerEntry("id", "Many", "many")
+        session = Session(entry, Hooks(), SecretStore(tmp_path), ServerLog(), lambda: None)
+        names: list[str] = []
+        async for page in session._pages(fetch, 20):
+            names += [each.name for each in page.tools]
+            del page
+        return names
+
+    assert len(asyncio.run(run())) == 21
