@@ -7,7 +7,6 @@ them, so that a name cannot lead to this network between check and connection.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import zlib
 from collections.abc import Iterable
@@ -15,12 +14,11 @@ from typing import Any, cast
 
 import httpcore
 
+from app.net.hosts import is_private, is_public
 from app.net.http import Proxy
 from app.net.socket_cutter import SocketCutter
 
 SOCKET_OPTION = tuple[Any, ...]
-_LOCAL_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home", ".home.arpa", ".intranet")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Refused(Exception):
@@ -86,31 +84,10 @@ def check_public(host: str, addresses: Iterable[str]) -> None:
         raise Refused(host)
 
 
-def is_public(address: str) -> bool:
-    """Whether an IP address is on the public internet, also if it stands for another one."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
-        if found in _NAT64:
-            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
-        if int(found) >> 32 == 0:  # an IPv4 address in the old form
-            inner = ipaddress.IPv4Address(int(found))
-        if inner is not None:
-            found = inner
-    return found.is_global and not found.is_multicast and not found.is_reserved
-
-
 async def check_behind_proxy(host: str, port: int) -> None:
     """Raise Refused for a host that a proxy would have to look for in this network."""
-    name = host.rstrip(".").casefold()
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        if "." not in name or name.endswith(_LOCAL_ENDINGS):
-            raise Refused(host) from None
+    if is_private(host):
+        raise Refused(host)
     try:
         found = await resolved(host, port)
     except OSError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.domain.tools import CallContext, Effect, ToolError
+from app.net.hosts import is_private, is_public
 from app.net.ledger import Purpose
 from app.net.offline import Gate
 from app.tools.builtin import connection, web
@@ -98,6 +99,7 @@ LOCAL = [
     "http://[fe80::1]/", "http://[fc00::1]/", "http://[fd12::1]/", "http://224.0.0.1/",
     "http://255.255.255.255/", "http://[ff02::1]/", "http://192.0.2.1/", "http://198.18.0.1/",
     "https://127.0.0.1/", "http://[::]/", "http://\u2460\u2461\u2466.0.0.1/",
+    "http://[fec0::1]/", "http://[5f00::1]/", "http://[64:ff9b:1::7f00:1]/",
 ]  # fmt: skip
 
 
@@ -125,7 +127,8 @@ def test_this_computer_and_its_network_are_not_opened(
     ],
 )
 def test_a_public_address_is_public_in_each_of_its_forms(address: str) -> None:
-    assert connection.is_public(address)
+    assert is_public(address)
+    assert not is_private(address)
 
 
 def test_a_name_that_is_unknown_is_said_to_be_none(monkeypatch: pytest.MonkeyPatch) -> None:
