@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from app.domain.tools import CallContext, Effect, ToolError, ToolSpec
 from app.system.translation import tr
 from app.tools.builtin import web
 from app.tools.builtin.picked import size_words
-from app.tools.builtin.tool import in_thread, schema, spec
+from app.tools.builtin.tool import document_text, in_thread, schema, spec
 from app.tools.services import Services
 
 MOST_SHOWN = 20_000  # characters of one call
@@ -81,10 +79,7 @@ class FetchPage:
         if reply.is_cut and ending != ".html":
             raise ToolError(f"The file is larger than {size_words(web.MOST_BYTES)}.")
         base = _base(reply).encode() if ending == ".html" else b""
-        with tempfile.TemporaryDirectory(prefix="tool-") as folder:
-            copy = Path(folder) / f"page{ending}"
-            await in_thread(lambda _: copy.write_bytes(base + reply.body))
-            return await self._services.text_of(copy, copy.name)
+        return await document_text(self._services, base + reply.body, ending, f"page{ending}")
 
 
 def page_text(reply: web.Reply) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from app.domain.tools import CallContext, Effect, ToolError, ToolSpec
 from app.system.translation import tr
 from app.tools.builtin import picked
-from app.tools.builtin.tool import Changeless, in_thread, schema, spec
+from app.tools.builtin.tool import Changeless, document_text, in_thread, schema, spec
 from app.tools.services import Services
 
 MOST_SHOWN = 20_000  # characters of one call
@@ -72,15 +71,13 @@ class ReadFile(Changeless):
         )
 
     async def _document(self, place: picked.Place, content: bytes) -> str:
-        """The text of a document, read from a copy of the bytes that were opened."""
-        with tempfile.TemporaryDirectory(prefix="tool-") as folder:
-            copy = Path(folder) / f"document{Path(place.name).suffix[:12]}"
-            await in_thread(lambda _: copy.write_bytes(content))
-            try:
-                return await self._services.text_of(copy, place.name)
-            except ToolError as error:
-                size = picked.size_words(len(content))
-                raise ToolError(f'"{place.shown}" ({size}) is no text file. {error}') from None
+        """The text of a document; raises ToolError."""
+        ending = Path(place.name).suffix[:12]
+        try:
+            return await document_text(self._services, content, ending, place.name)
+        except ToolError as error:
+            size = picked.size_words(len(content))
+            raise ToolError(f'"{place.shown}" ({size}) is no text file. {error}') from None
 
 
 def _content(path: str, context: CallContext) -> tuple[picked.Place, bytes]:

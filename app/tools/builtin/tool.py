@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from app.domain.tools import CallContext, Effect, ToolSpec
+from app.tools.services import Services
 
 T = TypeVar("T")
 PREFIX = "builtin/"
@@ -84,3 +87,11 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
         stopped.set()
         await asyncio.wait([running])
         raise
+
+
+async def document_text(services: Services, content: bytes, ending: str, name: str) -> str:
+    """The text of a document, which other processes read from a copy; raises ToolError."""
+    with tempfile.TemporaryDirectory(prefix="tool-") as folder:
+        copy = Path(folder) / f"document{ending}"
+        await in_thread(lambda _: copy.write_bytes(content))
+        return await services.text_of(copy, name)
