@@ -82,7 +82,7 @@ def _roots(picked: Sequence[Path]) -> list[Root]:
     for path in picked:
         given = Path(os.path.abspath(path))
         real = Path(os.path.realpath(given))
-        made.setdefault(real, Root(given, real, not real.is_dir()))
+        made.setdefault(real, Root(given, real, not os.path.isdir(real)))
     if not made:
         raise ToolError(NONE_PICKED)
     return list(made.values())

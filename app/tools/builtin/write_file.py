@@ -71,7 +71,7 @@ class WriteFile:
         planned = _plan(arguments, context)
         name, folder = planned.place.name, str(planned.place.path.parent)
         made: list[str] = []
-        if not planned.place.path.parent.is_dir():
+        if not os.path.isdir(folder):
             made.append(tr("Makes the folder {folder}.", folder=folder))
         if planned.before is None:
             written = size(len(planned.content)) if len(planned.content) > 999 else ""

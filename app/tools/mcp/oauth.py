@@ -94,14 +94,14 @@ class TokenStore:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep the tokens, with what is known of the server that gave them."""
         expires = time.time() + tokens.expires_in if tokens.expires_in else 0.0
-        known = self._context
-        issuer, resource = (
-            known and known.oauth_metadata,
-            known and known.protected_resource_metadata,
-        )
-        await self._save(
-            tokens=_plain(tokens), expires=expires, issuer=_plain(issuer), resource=_plain(resource)
-        )
+        known, more = self._context, dict[str, object]()
+        if known is not None:
+            issuer, client = known.oauth_metadata, known.client_info
+            more["issuer"] = _plain(issuer)
+            more["resource"] = _plain(known.protected_resource_metadata)
+            if issuer and client and client.client_id == self._entry.client_id:
+                more["bound"] = str(issuer.issuer)
+        await self._save(tokens=_plain(tokens), expires=expires, **more)
 
     def restore(self, context: OAuthContext) -> None:
         """Tell the SDK what was kept: else it would have the user log in again, or send the token
@@ -123,6 +123,8 @@ class TokenStore:
                 client_id=entry.client_id,
                 client_secret=entry.client_secret or None,
                 token_endpoint_auth_method="client_secret_basic" if entry.client_secret else "none",
+                # Else the server of the tools could have the secret sent to any other one.
+                issuer=self._loaded.get("bound"),
             )
         return self._model("client", OAuthClientInformationFull)
 
@@ -134,7 +136,7 @@ class TokenStore:
 
     def forget(self) -> None:
         """Forget the registration and the tokens, as their port is taken."""
-        self._values = {}
+        self._values = {key: each for key, each in self._loaded.items() if key == "bound"}
 
     @property
     def _loaded(self) -> dict[str, Any]:

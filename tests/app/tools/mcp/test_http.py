@@ -320,6 +320,23 @@ def test_the_token_that_refreshes_the_others_goes_to_the_server_of_the_login_alo
         assert {path for _, path, _ in place.asked}.isdisjoint({"/token", "/register"})
 
 
+def test_the_secret_of_the_app_goes_to_the_server_that_it_was_first_used_at(
+    tmp_path: Path, gate: Gate
+) -> None:
+    values = {"client_id": "me", "client_secret": "hidden", "id": "fixed"}
+    hooks = Hooks(open_page=Browser().open)
+    with site("login") as place, site() as login, site() as other:
+        place.issuer = login
+        with_site(tmp_path, place, nothing, hooks, **values)
+        assert any("Authorization" in headers for _, _, headers in login.asked)
+        place.issuer = other
+        for _ in range(2):
+            other.token = "none"
+            with_site(tmp_path, place, nothing, hooks, **values)
+        assert {path for _, path, _ in other.asked} >= {"/register", "/token"}
+        assert not any("Authorization" in headers for _, _, headers in other.asked)
+
+
 def listening(use: Callable[[Login, asyncio.Task[None]], Awaitable[None]], *, opens: bool) -> None:
     """A login whose page is shown, or about to be."""
 
