@@ -70,9 +70,11 @@ class GateTransport(httpx2.AsyncBaseTransport):
         self._pacer = pacer or Pacer(burst=20.0, rate=1.0, patience=600.0)
         self._address = httpx2.URL(entry.address)
         self._inner: httpx2.AsyncBaseTransport | None = None
+        self._proxy: httpx2.Proxy | None = None
 
     def open(self, proxy: httpx2.Proxy | None) -> None:
         """Make ready to send, through a proxy if there is one."""
+        self._proxy = proxy
         self._inner = httpx2.AsyncHTTPTransport(
             verify=tls_context(os.environ.get("SSL_CERT_FILE", "")),
             trust_env=False,
@@ -111,6 +113,9 @@ class GateTransport(httpx2.AsyncBaseTransport):
         self._check(request)
         cutter = SocketCutter()
         passage = gate.allow(str(request.url), Purpose.TOOLS, cutter.cut)
+        if self._proxy is not None:
+            at = self._proxy.url
+            gate.ledger.record((at.host, at.port or 80, Purpose.PROXY), count=1)
         try:
             request.extensions = {**request.extensions, "trace": cutter.trace}
             response = await self._inner.handle_async_request(request)

@@ -179,11 +179,12 @@ class McpServers:
             server = self._servers.get(id)
             if server is None or server.session is None:
                 raise ToolError("The server of this tool is not running.")
+            session = server.session
             try:
-                return await ask(server.session)
+                return await ask(session)
             except SessionEnded as error:
                 server.log.add("the server does not know the connection any more")
-                if is_last or (await server.reconnect()).state is not ServerState.READY:
+                if is_last or (await server.reconnect(session)).state is not ServerState.READY:
                     raise ToolError(f"{error} does not know the connection any more.") from error
         raise AssertionError("unreachable")
 
@@ -211,7 +212,7 @@ class _Server:
         self.entry: ServerEntry | None = None  # as it was started
         self._update = update
         self._task: asyncio.Task[None] | None = None
-        self._guard = asyncio.Lock()
+        self._guard, self._reconnecting = asyncio.Lock(), asyncio.Lock()
         self._arguments: tuple[Hooks, SecretStore, str] | None = None
         self._stops = asyncio.Event()
         self._known: tuple[ToolSpec, ...] = ()
@@ -231,13 +232,15 @@ class _Server:
                 await settled.wait()
         return self.status
 
-    async def reconnect(self) -> ServerStatus:
-        """Stop it, and start it as it was started."""
-        if self.entry is None or self._arguments is None:
-            return self.status
-        entry, arguments = self.entry, self._arguments
-        await self.stop()
-        return await self.start(entry, *arguments)
+    async def reconnect(self, ended: Session) -> ServerStatus:
+        """Stop it, and start it as it was started, unless another call has done so."""
+        async with self._reconnecting:
+            if self.session is not ended or self.entry is None or self._arguments is None:
+                return self.status
+            entry, arguments = self.entry, self._arguments
+            await ended.settle()
+            await self.stop()
+            return await self.start(entry, *arguments)
 
     async def stop(self) -> None:
         """Stop it; returns when it has ended."""

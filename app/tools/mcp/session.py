@@ -49,6 +49,7 @@ _LONGEST_URI = 8_000  # letters, also of a cursor
 _MOST_TEXT = 2_000  # letters of a message for the user, or of a fault
 _MOST_OUTPUTS = 1_000  # reports of progress of a call
 _RELIST_SECONDS = 2.0  # between two looks at a list that changes
+_SETTLE_SECONDS = 2.0
 _PERSON_POLL_SECONDS = 1.0
 _LISTEN_ATTEMPTS = 3
 
@@ -159,6 +160,13 @@ class Session:
         """End a program at once, from any thread."""
         if self._stdio is not None:
             self._stdio.kill()
+
+    async def settle(self) -> None:
+        """Wait a moment for the requests that are under way, which `opened` would cancel."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while self._deadlines:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], output: Callable[[str], None]

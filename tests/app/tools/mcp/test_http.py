@@ -176,6 +176,35 @@ def test_a_server_that_was_restarted_is_connected_to_again(tmp_path: Path, gate:
         with_site(tmp_path, place, use)
 
 
+def test_calls_at_once_connect_once_to_a_server_that_was_restarted(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async def use(made: Trial) -> None:
+        place.session = 2
+        results = await asyncio.gather(*(made.call() for _ in range(4)))
+        assert [each.text for each in results] == ["done"] * 4
+
+    with site() as place:
+        with_site(tmp_path, place, use)
+        assert [method for method, _, _ in place.asked].count("DELETE") == 2
+
+
+def test_a_proxy_is_in_the_record_of_contacts(gate: Gate) -> None:
+    async def run() -> None:
+        transport = GateTransport(
+            ServerEntry("", "Far", address="https://tools.example/mcp"), print
+        )
+        transport.open(httpx2.Proxy("http://proxy.example:3128"))
+        transport._inner = httpx2.MockTransport(lambda _: httpx2.Response(200))
+        await transport.handle_async_request(httpx2.Request("POST", "https://tools.example/mcp"))
+
+    asyncio.run(run())
+    assert {(each.host, each.port, each.purpose) for each in gate.ledger.all()} == {
+        ("tools.example", 443, Purpose.TOOLS),
+        ("proxy.example", 3128, Purpose.PROXY),
+    }
+
+
 @pytest.mark.parametrize("limit", ["http_transport._END_SECONDS", "servers._STOP_SECONDS"])
 def test_a_server_that_does_not_let_go_is_stopped(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, limit: str
