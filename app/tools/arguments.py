@@ -22,7 +22,10 @@ _FENCE = re.compile(r"```[\w+-]*[ \t]*\n")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$-]*")
 _SPACE = re.compile(r"(?:[\s\ufeff]+|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0"}
+_ESCAPED = {
+    "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "\n": "",
+    **{each: each for each in "\"'\\/"},
+}  # fmt: skip
 _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -409,7 +412,10 @@ class _Reader:
                 raise self._error("an escape is not complete")
             self._at += len(digits)
             return chr(int(digits, 16))
-        return _ESCAPED.get(letter, letter)
+        if letter not in _ESCAPED:  # of "C:\docs" or an expression, others of which may be known
+            self._at -= 2
+            raise self._error("a backslash in a text is written twice")
+        return _ESCAPED[letter]
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]

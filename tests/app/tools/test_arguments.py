@@ -90,6 +90,7 @@ def test_values_get_the_type_of_the_schema(given: dict[str, object], read: objec
         ('{"path": a.txt}', "texts are written in quotes, not a, at character 10"),
         ('{"path" "a"}', 'a colon is missing behind "path"'),
         ('{"path": "a"} and so on', "something follows the end"),
+        (r'{"path": "C:\docs\new"}', "a backslash in a text is written twice, at character 13"),
         ('{"path": "a", "ratio": NaN}', "texts are written in quotes, not NaN"),
         ('{"path": "a", "ratio": 1e999}', "a number is too large"),
         ('{"path": "a", "any": [1e999]}', "a number is too large"),
@@ -149,6 +150,12 @@ def test_a_fence_is_found_in_one_pass() -> None:
 def test_arguments_beyond_the_limit_are_refused() -> None:
     with pytest.raises(ToolError, match="more than 2,000,000 characters"):
         parse('"' + "a" * MOST_CHARACTERS + '"', OPEN)
+
+
+def test_known_escapes_are_read_in_other_quotes_too() -> None:
+    assert parse(r"""{'path': 'it\'s \"C:\\d\/\n\x41\u0042'}""", OPEN) == {
+        "path": "it's \"C:\\d/\nAB"
+    }
 
 
 def test_two_escapes_of_one_character_are_one_and_half_of_it_is_replaced() -> None:
