@@ -35,7 +35,8 @@ def _no_keyring() -> Any:
 
 async def _fill(server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Accept a form as it is: its defaults are filled in."""
-    return {}
+    fields = schema.get("properties", {}).items()
+    return {name: each["default"] for name, each in fields if "default" in each}
 
 
 async def _answer(server: str, request: SamplingRequest) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -410,13 +411,7 @@ class Session:
             answer = await ask(self._entry.name, message, schema)
         if answer is None:
             return types.ElicitResult(action="decline")
-        properties = cast("Mapping[str, Any]", schema.get("properties") or {})
-        usual: dict[str, Any] = {
-            name: cast("dict[str, Any]", each)["default"]
-            for name, each in properties.items()
-            if isinstance(each, dict) and "default" in each
-        }
-        return types.ElicitResult(action="accept", content={**usual, **answer})
+        return types.ElicitResult(action="accept", content=dict(answer))
 
     async def _page(self, address: str, message: str) -> types.ElicitResult:
         try:
@@ -435,11 +430,12 @@ class Session:
         del context
         ask = self._hooks.ask_sampling
         assert ask is not None  # else it is not offered
+        warmth = params.temperature
         request = SamplingRequest(
             tuple((each.role, _sampling_text(each)) for each in params.messages[:_MOST_ITEMS]),
             params.system_prompt or "",
             params.max_tokens,
-            params.temperature,
+            warmth if warmth is not None and math.isfinite(warmth) else None,
             tuple(params.stop_sequences or ()),
         )
         with self._person():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 import re
 import weakref
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -17,7 +19,7 @@ from mcp import types
 from app.system.secret_store import SecretStore
 from app.tools.mcp import results
 from app.tools.mcp.entry import ServerEntry
-from app.tools.mcp.hooks import Hooks
+from app.tools.mcp.hooks import Hooks, SamplingRequest
 from app.tools.mcp.limits import MessageMeter, Pacer, TooMuch
 from app.tools.mcp.log import MOST_LINES, ServerLog, visible
 from app.tools.mcp.naming import Named, safe_name, unique_names
@@ -223,6 +225,39 @@ def test_data_is_shown_once(text: str, data: object, shown: str) -> None:
     assert results.outcome(_result(*content, data=data)).text == shown
 
 
+def session_of(folder: Path, **hooks: Any) -> Session:
+    entry = ServerEntry("id", "Server", "server")
+    return Session(entry, Hooks(**hooks), SecretStore(folder), ServerLog(), lambda: None)
+
+
+def test_what_the_user_emptied_in_a_form_is_not_sent(tmp_path: Path) -> None:
+    async def fill(*_: object) -> dict[str, Any]:
+        return {"name": "Ada"}
+
+    fields = {"name": {"type": "string"}, "to": {"type": "string", "default": "all@a.example"}}
+    asked = types.ElicitRequestFormParams(
+        message="Send?", requested_schema={"type": "object", "properties": fields}
+    )
+    session = session_of(tmp_path, ask_form=fill)
+    sent = asyncio.run(session._elicit(cast("Any", None), asked))
+    assert sent == types.ElicitResult(action="accept", content={"name": "Ada"})
+
+
+@pytest.mark.parametrize(("warmth", "seen"), [(0.5, 0.5), (None, None), (math.nan, None)])
+def test_a_model_is_asked_with_a_temperature_or_none(
+    tmp_path: Path, warmth: float | None, seen: float | None
+) -> None:
+    requests: list[SamplingRequest] = []
+
+    async def ask(_: str, request: SamplingRequest) -> None:
+        requests.append(request)
+
+    asked = types.CreateMessageRequestParams(messages=[], max_tokens=5, temperature=warmth)
+    session = session_of(tmp_path, ask_sampling=ask)
+    assert isinstance(asyncio.run(session._sample(cast("Any", None), asked)), types.ErrorData)
+    assert [each.temperature for each in requests] == [seen]
+
+
 def test_no_page_of_a_list_is_held_while_the_next_is_read(tmp_path: Path) -> None:
     pages: list[weakref.ref[types.ListToolsResult]] = []
 
@@ -235,10 +270,8 @@ def test_no_page_of_a_list_is_held_while_the_next_is_read(tmp_path: Path) -> Non
         return page
 
     async def run() -> list[str]:
-        entry = ServerEntry("id", "Many", "many")
-        session = Session(entry, Hooks(), SecretStore(tmp_path), ServerLog(), lambda: None)
         names: list[str] = []
-        async for page in session._pages(fetch, 20):
+        async for page in session_of(tmp_path)._pages(fetch, 20):
             names += [each.name for each in page.tools]
             del page
         return names
