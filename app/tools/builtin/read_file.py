@@ -177,6 +177,9 @@ def _listing(path: str, pattern: str, context: CallContext, stopped: threading.E
     roots = picked.readable(context)
     if path.strip() in ("", ".", "/"):
         if len(roots) > 1 or roots[0].is_file:
+            folders = [str(root.given) for root in roots if not root.is_file]
+            if pattern and folders:
+                return "\n".join(_listing(each, pattern, context, stopped) for each in folders)
             names = sorted(f"{root.given.name}{'' if root.is_file else '/'}" for root in roots)
             return "Picked for this chat:\n" + "\n".join(names)
         path = roots[0].given.name or str(roots[0].given)

@@ -193,6 +193,7 @@ class _Body(httpx2.AsyncByteStream):
     def __init__(self, response: httpx2.Response, passage: Passage, cutter: SocketCutter) -> None:
         self._response, self._passage, self._cutter = response, passage, cutter
         self._pacer, self._meter = Pacer(), MessageMeter(HTTP_BYTES, HTTP_WIDE_BYTES)
+        self._is_after_line = False  # the end of an event may come in two pieces
         self._is_stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
 
     async def __aenter__(self) -> _Body:
@@ -206,7 +207,11 @@ class _Body(httpx2.AsyncByteStream):
             self._passage.check()
             self._passage.count(received=len(piece))
             if self._is_stream:
-                events = piece.replace(b"\r\n", b"\n").split(b"\n\n")
+                text = piece.replace(b"\r\n", b"\n")
+                if self._is_after_line and text.startswith(b"\n"):
+                    self._meter.reset()
+                self._is_after_line = text.endswith(b"\n")
+                events = text.split(b"\n\n")
                 for event in events[:-1]:
                     self._meter.feed(event)
                     self._meter.reset()

@@ -293,6 +293,16 @@ def test_several_picks_are_listed_by_name(place: Path) -> None:
     assert listed(picks) == "Picked for this chat:\nnotes/\nsecret.txt"
 
 
+def test_a_pattern_is_searched_in_all_picked_folders(place: Path) -> None:
+    picks = (place / "notes", place / "secrets", place / "secret.txt")
+    assert [line.split("  ")[0] for line in listed(picks, pattern="*.txt").splitlines()] == [
+        "notes/ (1 entries):",
+        "a.txt",
+        "secrets/ (1 entries):",
+        "key.txt",
+    ]
+
+
 def test_a_pattern_is_searched_in_subfolders(place: Path) -> None:
     assert listed((place / "notes",), pattern="*.PY").splitlines()[1].startswith("deep/b.py")
     assert (

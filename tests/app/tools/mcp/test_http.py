@@ -9,7 +9,7 @@ import socket
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ import pytest
 from app.domain.tools import ToolError
 from app.net.ledger import Purpose
 from app.net.offline import Gate
+from app.net.socket_cutter import SocketCutter
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.hooks import Hooks, ServerState
-from app.tools.mcp.http_transport import GateTransport
-from app.tools.mcp.limits import Pacer
+from app.tools.mcp.http_transport import GateTransport, _Body
+from app.tools.mcp.limits import Pacer, TooMuch
 from app.tools.mcp.oauth import Login
 from offline import clean_gate
 from tool_servers import Trial, trial
@@ -245,6 +246,30 @@ def test_streams_that_end_at_once_are_asked_for_ever_more_slowly(gate: Gate) -> 
     assert 60 < sum(pauses) < 70
     assert (found[-2], found[-1]) == (503, 200)
     assert lines[-1] == "Far was stopped: it sent messages without end."
+
+
+@pytest.mark.parametrize(
+    ("end", "fits"), [((b"\n", b"\n"), True), ((b"\r\n\r\n",), True), ((), False)]
+)
+def test_events_are_measured_one_by_one(gate: Gate, end: tuple[bytes, ...], fits: bool) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            for piece in (b"data: [" + b"1" * 400_000, *end):
+                yield piece
+
+    async def run() -> int:
+        response = httpx2.Response(
+            200, headers={"Content-Type": "text/event-stream"}, content=pieces()
+        )
+        passage = gate.allow("https://a.example/", Purpose.TOOLS)
+        async with _Body(response, passage, SocketCutter()) as body:
+            return sum([len(piece) async for piece in body])
+
+    if fits:
+        assert asyncio.run(run()) > 8_000_000
+    else:
+        with pytest.raises(TooMuch):
+            asyncio.run(run())
 
 
 def test_no_address_is_in_the_log_of_the_app(
