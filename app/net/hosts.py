@@ -26,11 +26,13 @@ def is_private(host: str) -> bool:
 def is_public(address: str) -> bool:
     """Whether an IP address is on the public internet, also if it stands for another one."""
     number = host_number(address.partition("%")[0])
+    if number is None:
+        return False
     if isinstance(number, ipaddress.IPv6Address):
         if any(number in network for network in _MORE_PRIVATE):
             return False
         number = _inner(number) or number
-    return bool(number and number.is_global) and not (number.is_multicast or number.is_reserved)
+    return number.is_global and not (number.is_multicast or number.is_reserved)
 
 
 def _inner(number: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
