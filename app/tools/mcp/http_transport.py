@@ -121,6 +121,7 @@ class GateTransport(httpx2.AsyncBaseTransport):
             response = await self._inner.handle_async_request(request)
             passage.count(sent=int(request.headers.get("Content-Length", 0)))
             if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                await response.aclose()
                 raise Refused(tr("The answer of {host} is compressed.", host=request.url.host))
             body = _Body(response, passage, cutter)
             kind = response.headers.get("Content-Type", "").lower()

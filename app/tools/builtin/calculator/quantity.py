@@ -111,9 +111,8 @@ def add(a: Quantity, b: Quantity) -> Quantity:
         raise CalculationError("temperatures on a scale cannot be added; write differences in K")
     if b.scale:
         a, b = b, a
-    if not a.scale:
-        return replace(a, number=numbers.add(a.number, _in_units_of(b, a)), percent=a.percent)
-    return replace(a, number=numbers.add(a.number, _in_units_of(b, a)))
+    number = numbers.add(a.number, _in_units_of(b, a))
+    return replace(a, number=number, percent=a.percent and b.percent)
 
 
 def subtract(a: Quantity, b: Quantity) -> Quantity:

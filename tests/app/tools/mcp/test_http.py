@@ -272,6 +272,26 @@ def test_events_are_measured_one_by_one(gate: Gate, end: tuple[bytes, ...], fits
             asyncio.run(run())
 
 
+def test_the_connection_of_an_answer_that_is_not_read_is_closed(gate: Gate) -> None:
+    class Pieces(httpx2.AsyncByteStream):
+        is_closed = False
+
+        async def aclose(self) -> None:
+            self.is_closed = True
+
+    stream = Pieces()
+    answer = httpx2.Response(200, headers={"Content-Encoding": "gzip"}, stream=stream)
+
+    async def run() -> None:
+        transport = GateTransport(ServerEntry("", "Far", address="https://a.example/"), print)
+        transport._inner = httpx2.MockTransport(lambda _: answer)
+        request = httpx2.Request("POST", "https://a.example/")
+        assert (await transport.handle_async_request(request)).status_code == 503
+
+    asyncio.run(run())
+    assert stream.is_closed
+
+
 def test_no_address_is_in_the_log_of_the_app(
     tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
