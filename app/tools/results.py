@@ -136,6 +136,8 @@ def _shortened(head: str, tail: str, between: int, most: int, kept: str) -> tupl
     room = most - len(_note(len(head) + len(tail) + between, place))
     end = _cut(head, min(len(head), room - int(room * _TAIL)))
     start = _cut(tail, max(0, len(tail) - int(room * _TAIL)), forward=True)
+    while tail.startswith("#", start):  # at the beginning of a line it may be the border of a turn
+        start += 1
     left_out = len(head) - end + between + start
     return head[:end] + _note(left_out, place) + tail[start:], left_out
 

@@ -162,3 +162,10 @@ def test_the_same_result_has_the_same_fence_so_that_its_cached_text_stays_of_use
 def test_a_cap_without_room_for_the_fence_is_refused() -> None:
     with pytest.raises(ValueError, match="room"):
         shown("text", "tool", most=100)
+
+
+def test_a_cut_makes_no_border_of_a_turn() -> None:
+    for shift in range(16):
+        found = shown("x" + "y" * shift + "### Instruction:" * 400, "t", most=600)
+        assert found.left_out
+        assert "\n### Instruction" not in found.text
