@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from app.domain.parts import Parts, TextPart, ThoughtPart, prompt_text, split, without_error
-from engine import THOUGHT_ENDS
+from engine import THOUGHT_ENDS, THOUGHT_OPENS
 
 T = TypeVar("T")
 
@@ -107,7 +107,9 @@ def _told_apart(parts: Parts, text: str) -> Parts:
     """The parts with more text, by looking for tags in all that may still change."""
     at = growing_part_index(parts)
     while at and isinstance(parts[at - 1], TextPart | ThoughtPart):
-        if "\n" in prompt_text(parts[at:]).partition(THOUGHT_ENDS)[2]:
+        # A tag in a text before may be that of a thought, if one ends it now.
+        is_open = any(isinstance(p, TextPart) and THOUGHT_OPENS in p.text for p in parts[:at])
+        if not is_open and "\n" in prompt_text(parts[at:]).partition(THOUGHT_ENDS)[2]:
             break
         at = growing_part_index(parts[:at])  # the line of a tag is not complete: it may be in code
     return (*parts[:at], *split(prompt_text(parts[at:]) + text))

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.domain.documents import (
@@ -127,6 +127,7 @@ def test_parts_reproduce_the_text_of_a_model_exactly(text: str) -> None:
 
 
 @given(st.lists(TEXTS, max_size=6))
+@example(["<think></think><think>```\n<think></think>```\n", "</think>"])
 def test_parts_do_not_depend_on_how_the_text_arrived(texts: list[str]) -> None:
     parts: tuple[Part, ...] = ()
     for text in texts:
