@@ -7,8 +7,10 @@ it stays, and can be continued.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import groupby
 
 from app.domain.parts import ErrorPart, SectionPart, TablePart
 
@@ -70,6 +72,14 @@ class ToolCallDelta:
     arguments: str = ""  # a piece of JSON text
     generated_tokens: int = 0  # of the answer so far; 0: not known
     context_used: int = 0  # tokens; 0: not known
+
+
+def joined_calls(pieces: Iterable[ToolCallDelta]) -> Iterator[ToolCallDelta]:
+    """Pieces that came together, with those of one call that follow each other as one."""
+    for _, group in groupby(pieces, lambda each: each.index):
+        first, *others = group
+        arguments = "".join(each.arguments for each in (first, *others))
+        yield replace((first, *others)[-1], id=first.id, name=first.name, arguments=arguments)
 
 
 @dataclass(frozen=True, slots=True)

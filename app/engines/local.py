@@ -18,6 +18,7 @@ from app.domain.deltas import (
     TextDelta,
     ThoughtDelta,
     ToolCallDelta,
+    joined_calls,
 )
 from app.domain.parts import ErrorPart
 from app.engines.capabilities import Capabilities
@@ -150,15 +151,16 @@ class LocalAnswer:
                     text = "".join(each.text for each in batch if isinstance(each, Text | Thought))
                     made = ThoughtDelta if isinstance(event, Thought) else TextDelta
                     yield made(text, event.generated_tokens, event.context_used)
-                case ToolCallEvent() as event:
-                    yield ToolCallDelta(
-                        event.index,
-                        event.id,
-                        event.name,
-                        event.arguments,
-                        event.generated_tokens,
-                        event.context_used,
-                    )
+                case ToolCallEvent():
+                    pieces = (
+                        ToolCallDelta(
+                            each.index, each.id, each.name, each.arguments,
+                            each.generated_tokens, each.context_used,
+                        )
+                        for each in batch if isinstance(each, ToolCallEvent)
+                    )  # fmt: skip
+                    for delta in joined_calls(pieces):
+                        yield delta
                 case Finished() as event:
                     yield _usage(event)
                     reason = EndReason.__members__.get(event.reason.name, EndReason.END)
@@ -192,12 +194,12 @@ def _usage(event: Finished) -> AnswerUsage:
 def batches(events: Iterable[Event]) -> Iterator[list[Event]]:
     """Events in batches of one kind and request, in order.
 
-    Progress and text of different requests may be exchanged, since they do not depend on each
+    Progress, text and calls of different requests may be exchanged, since they do not depend on each
     other; no event is moved across one of another kind, and none of a request across another of it.
     """
-    open_batches: dict[int, list[Event]] = {}  # of progress and text, by request
+    open_batches: dict[int, list[Event]] = {}  # of these, by request
     for event in events:
-        if not isinstance(event, PromptProgress | Text | Thought):
+        if not isinstance(event, PromptProgress | Text | Thought | ToolCallEvent):
             yield from open_batches.values()
             open_batches.clear()
             yield [event]

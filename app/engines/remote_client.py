@@ -16,7 +16,15 @@ from concurrent.futures import Future
 from PySide6.QtCore import QObject
 
 from app.domain.answer_request import AnswerRequest
-from app.domain.deltas import AnswerEnd, Delta, EndReason, TextDelta, ThoughtDelta
+from app.domain.deltas import (
+    AnswerEnd,
+    Delta,
+    EndReason,
+    TextDelta,
+    ThoughtDelta,
+    ToolCallDelta,
+    joined_calls,
+)
 from app.domain.model_ref import Remote
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.handover import Handover
@@ -181,11 +189,14 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _joined(batch: list[tuple[RemoteHandle, Told]]) -> Iterator[tuple[RemoteHandle, Told]]:
-    """The batch with the texts of one answer that follow each other joined."""
+    """The batch with texts of one answer that follow each other joined, as pieces of a call are."""
     for (handle, kind), group in itertools.groupby(batch, lambda each: (each[0], type(each[1]))):
         told = [each[1] for each in group]
         if kind in (TextDelta, ThoughtDelta):
             text = "".join(each.text for each in told if isinstance(each, TextDelta | ThoughtDelta))
             yield handle, kind(text)  # type: ignore[call-arg]
+        elif kind is ToolCallDelta:
+            calls = (each for each in told if isinstance(each, ToolCallDelta))
+            yield from ((handle, each) for each in joined_calls(calls))
         else:
             yield from ((handle, each) for each in told)

@@ -286,13 +286,14 @@ def test_thoughts_and_calls_are_deltas_of_their_own(link: Link) -> None:
         Text(1, "Yes.", 3, 43),
         ToolCallEvent(1, 0, "c1", "time", "{", 4, 44),
         ToolCallEvent(1, 0, "", "", "}", 5, 45),
+        ToolCallEvent(1, 1, "c2", "add", "{}", 6, 46),
         end(1),
     )
     assert deltas[:4] == [
         ThoughtDelta("Hm.", 2, 42),
         TextDelta("Yes.", 3, 43),
-        ToolCallDelta(0, "c1", "time", "{", 4, 44),
-        ToolCallDelta(0, "", "", "}", 5, 45),
+        ToolCallDelta(0, "c1", "time", "{}", 5, 45),  # pieces that have come together are one
+        ToolCallDelta(1, "c2", "add", "{}", 6, 46),
     ]
     assert isinstance(deltas[-1], AnswerEnd)
 
@@ -319,6 +320,9 @@ def test_an_answer_that_fails_keeps_what_came_before(link: Link) -> None:
 EVENTS = st.lists(
     st.builds(text, st.integers(1, 3), st.text(max_size=2))
     | st.builds(PromptProgress, st.integers(1, 3), st.integers(0, 4), st.just(4), st.just(0))
+    | st.builds(
+        ToolCallEvent, *(st.integers(1, 3),) * 2, *(st.just(""),) * 3, st.just(1), st.just(1)
+    )
     | st.builds(end, st.integers(1, 3))
     | st.builds(TokensCounted, st.integers(4, 5), st.just(1))
 )
@@ -332,7 +336,11 @@ def test_batches_keep_every_event_and_the_order_of_each_request(events: list[Eve
     for request in {event.request for event in events}:
         mine = [event for event in events if event.request == request]
         assert [event for event in flat if event.request == request] == mine
-    others = [event for event in events if not isinstance(event, Text | PromptProgress)]
+    others = [
+        event for event in events if not isinstance(event, Text | PromptProgress | ToolCallEvent)
+    ]
     assert [
-        event for event in flat if event in others and not isinstance(event, Text | PromptProgress)
+        event
+        for event in flat
+        if event in others and not isinstance(event, Text | PromptProgress | ToolCallEvent)
     ] == others
