@@ -174,7 +174,8 @@ def _new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
         if thread not in before and not isinstance(thread, threading._DummyThread)
     ]
     for thread in started:
-        thread.join(THREAD_JOIN_SECONDS)
+        if thread.ident is not None:  # else it is only about to run
+            thread.join(THREAD_JOIN_SECONDS)
     return [thread for thread in started if thread.is_alive()]
 
 

@@ -1,7 +1,4 @@
-"""Remote client: engines elsewhere on a thread of their own, whose deltas come to the GUI thread.
-
-The thread has an event loop and starts with the first answer.
-"""
+"""Remote client: engines elsewhere on a thread of their own, whose deltas come to the GUI thread."""
 
 from __future__ import annotations
 
@@ -28,13 +25,13 @@ from app.domain.deltas import (
 from app.domain.model_ref import Remote
 from app.domain.remote_fault import RemoteFaultKind
 from app.engines.handover import Handover
+from app.engines.loop_thread import LoopThread
 from app.engines.remote.engines import RemoteEngines
 from app.engines.remote.errors import RemoteError
 from app.engines.run import Waiting
 from engine import ConstraintKind
 
 _log = logging.getLogger(__name__)
-_JOIN_SECONDS = 3.0
 _ids = itertools.count(-1, -1)  # below 0: those of the engine in this process are above
 
 Told = Delta | RemoteError
@@ -66,8 +63,7 @@ class RemoteClient(QObject):
         self._engines = engines
         self._queue = Handover[tuple[RemoteHandle, Told]](self._deliver, self)
         self._guard = threading.Lock()  # guards `is_over` of handles
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("remote engines")
         self._handles: set[RemoteHandle] = set()
 
     def place(self, ref: Remote) -> tuple[str, str]:
@@ -87,7 +83,7 @@ class RemoteClient(QObject):
         handle = RemoteHandle(self, deliver)
         self._handles.add(handle)
         handle.work = asyncio.run_coroutine_threadsafe(
-            self._answer(handle, ref, request), self._started()
+            self._answer(handle, ref, request), self._thread.loop
         )
         return handle
 
@@ -108,10 +104,7 @@ class RemoteClient(QObject):
         """Cancel all answers, and end the thread; the last deltas come by the next `drain`."""
         for handle in list(self._handles):
             handle.cancel()
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_JOIN_SECONDS)
-            self._loop = self._thread = None
+        self._thread.stop()
 
     def put(self, handle: RemoteHandle, told: Told) -> None:
         """Queue something for the GUI thread, on any thread; nothing follows an answer's last one."""
@@ -121,16 +114,6 @@ class RemoteClient(QObject):
                 self._queue.put((handle, told))
 
     # --- steps ----------------------------------------------------------------------------------
-
-    def _started(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the thread."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=_run, args=(self._loop,), name="remote engines", daemon=True
-            )
-            self._thread.start()
-        return self._loop
 
     async def _answer(self, handle: RemoteHandle, ref: Remote, request: AnswerRequest) -> None:
         """One answer, on the thread."""
@@ -171,21 +154,6 @@ class RemoteAnswer:
             yield told
             if isinstance(told, AnswerEnd):
                 return
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread: runs the loop, and lets cancelled answers close their sockets at the end."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
 
 
 def _joined(batch: list[tuple[RemoteHandle, Told]]) -> Iterator[tuple[RemoteHandle, Told]]:

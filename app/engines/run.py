@@ -7,6 +7,7 @@ engines deliver is the order in which it is handled. Needs no event loop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator
@@ -82,7 +83,7 @@ def start(coroutine: Coroutine[Any, None, None], failed: Callable[[Exception], N
     def step() -> None:
         try:
             waiting: Waiting[Any] = coroutine.send(None)
-        except StopIteration:
+        except (StopIteration, asyncio.CancelledError):  # that of what it waits for: the app quits
             return
         except Exception as error:  # noqa: BLE001  (other coroutines go on)
             _log.exception("%s ended", coroutine.__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
+import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar
 from PySide6.QtCore import QObject
 
 from app.engines.handover import Handover
+from app.engines.loop_thread import LoopThread
 from app.engines.run import Waiting
 
 T = TypeVar("T")
-_JOIN_SECONDS = 3.0
+_log = logging.getLogger(__name__)
 
 
 class Work(Generic[T]):
@@ -44,26 +45,26 @@ class Work(Generic[T]):
 class ToolThread(QObject):
     """Runs coroutines; all its methods but `tell` are called on the GUI thread."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
+    def __init__(self, report: Callable[[Exception], None], parent: QObject | None = None) -> None:
+        """`report` is called with an exception of what `tell` is given."""
         super().__init__(parent)
-        self._told = Handover[Callable[[], None]](_call_all, self)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._report = report
+        self._told = Handover[Callable[[], None]](self._call_all, self)
+        self._thread = LoopThread("tools")
+        self._is_stopped = False
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """Its event loop."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=_run, args=(self._loop,), name="tools", daemon=True
-            )
-            self._thread.start()
-        return self._loop
+        return self._thread.loop
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Work[T]:
-        """Begin a coroutine on the thread."""
+        """Begin a coroutine on the thread; after `stop` it is cancelled at once."""
         work = Work[T]()
+        if self._is_stopped:
+            coroutine.close()
+            work.came.put(asyncio.CancelledError())
+            return work
         work.future = future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
         def ended(done: Future[T]) -> None:
@@ -87,34 +88,21 @@ class ToolThread(QObject):
         answered: asyncio.Future[T] = loop.create_future()
 
         def answer(value: T) -> None:
-            loop.call_soon_threadsafe(lambda: answered.done() or answered.set_result(value))
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: the app quits
+                loop.call_soon_threadsafe(lambda: answered.done() or answered.set_result(value))
 
         self.tell(lambda: call(answer))
         return await answered
 
     def stop(self) -> None:
-        """Cancel all work, and end the thread."""
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_JOIN_SECONDS)
-            self._loop = self._thread = None
+        """Cancel all work, and end the thread for good."""
+        self._is_stopped = True
+        self._thread.stop()
 
-
-def _call_all(calls: list[Callable[[], None]]) -> None:
-    for call in calls:
-        call()
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The thread: runs the loop, and lets cancelled work clean up at the end."""
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
+    def _call_all(self, calls: list[Callable[[], None]]) -> None:
+        for call in calls:
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  (the next ones are called all the same)
+                _log.exception("what the tools' thread told could not be handled")
+                self._report(error)

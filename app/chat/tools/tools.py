@@ -93,7 +93,7 @@ class Tools(QObject):
         """What calls are carried out on."""
         from app.chat.tools.thread import ToolThread
 
-        return ToolThread(self)
+        return ToolThread(self._report, self)
 
     @cached_property
     def servers(self) -> ToolServers:
