@@ -30,7 +30,11 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 _UNFINISHED = ".part"
 _EXTRACTED = ".extracted"  # ending of what was made of a blob, which can be made again
 # Columns with what was written, in which a name is only text.
-_TEXTS = {("part", "text"), ("chunk", "text"), ("conversation", "folded"), ("search", "folded")}
+_TEXTS = {
+    ("part", "text"), ("chunk", "text"), ("conversation", "folded"), ("search", "folded"),
+    ("tool_activity", "arguments"), ("tool_activity", "result"),
+    ("tool_grant", "digest"), ("tool_grant", "shown"),
+}  # fmt: skip
 
 
 class Blobs:

@@ -217,6 +217,10 @@ def _fill_texts(database: sqlite3.Connection, added: set[int]) -> set[int]:
 
 def _mend_references(database: sqlite3.Connection) -> None:
     """Remove references to lost rows, and rows that are nothing without the lost one."""
+    # Without its chat, what was allowed in one would be allowed in all.
+    database.execute(
+        "DELETE FROM tool_grant WHERE conversation NOT IN (SELECT id FROM conversation)"
+    )
     for (table,) in database.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table'"
     ).fetchall():
@@ -244,7 +248,8 @@ def _mend_references(database: sqlite3.Connection) -> None:
                     f"   JOIN reached AS r ON {same})"
                     f" SELECT {own} FROM reached)"
                 )
-        if "conversation" in required and not keys:  # 0: the conversation that is not begun yet
+        # 0: the conversation that is not begun yet. Calls of tools stay without their chat.
+        if "conversation" in required and not keys and table != "tool_activity":
             database.execute(
                 f"DELETE FROM {table} WHERE conversation <> 0"
                 " AND conversation NOT IN (SELECT id FROM conversation)"
