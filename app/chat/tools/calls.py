@@ -37,6 +37,7 @@ from app.tools.results import MOST_CHARACTERS, capped, clean
 _MOST_CALLS = 20  # of one round
 _MOST_OUTPUT = 4_000  # characters that are shown of what a call prints
 _MOST_SECONDS = 660.0  # that a call of a server may take whatever it reports
+_MOST_WORDS = 4_000  # characters of why a call is refused, which may have names of tools
 _FENCE = 300  # characters left for the fence and the note around a result
 _STATES = {
     CallEnd.DENIED: CallState.DENIED,
@@ -57,8 +58,7 @@ class _Round:
     parts: Parts  # of the answer, with the results so far
     done: Callable[[Parts], None]
     repeated: frozenset[str] = frozenset()  # ids of calls that had begun before the app ended
-    left: int = 0  # calls without a result
-    calls: dict[str, _Call] = field(default_factory=dict[str, "_Call"])
+    calls: dict[str, _Call] = field(default_factory=dict[str, "_Call"])  # without a result, by id
     is_over: bool = False  # it was stopped, or the app quits
     room: AnswerRoom = field(default_factory=AnswerRoom)  # for the files that they return
 
@@ -114,6 +114,7 @@ class ToolCalls:
         self._offered, self._grants, self._thread, self._blobs = offered, grants, thread, blobs
         self._report, self._recorded = report, recorded
         self._rounds: dict[int, _Round] = {}  # by message
+        self._is_closed = False
 
     def run(
         self, conversation: int, message: int, parts: Parts, done: Callable[[Parts], None]
@@ -125,8 +126,9 @@ class ToolCalls:
         calls = open_calls(parts)
         if not calls:
             return False
-        room = AnswerRoom.behind(parts)
-        made = _Round(conversation, message, parts, done, left=len(calls), room=room)
+        if self._is_closed:
+            return True  # the answer waits: it is continued in the next run
+        made = _Round(conversation, message, parts, done, room=AnswerRoom.behind(parts))
         made.calls = {part.call: _Call(part, place) for place, part in enumerate(calls)}
         self._rounds[message] = made
 
@@ -148,9 +150,10 @@ class ToolCalls:
         self._drop(found)
         return found.parts
 
-    def abandon(self, message: int) -> None:
-        """Cancel the calls of an answer without results: the app quits, or it is deleted."""
-        if (found := self._rounds.get(message)) is not None:
+    def close(self) -> None:
+        """Cancel all calls without results, and begin no more: the app quits."""
+        self._is_closed = True
+        for found in list(self._rounds.values()):
             self._drop(found)
 
     def decide(self, message: int, call: str, consent: Consent, arguments: str) -> None:
@@ -190,6 +193,8 @@ class ToolCalls:
             if call.part.call in made.calls:  # else it was stopped meanwhile
                 try:
                     result = await self._result(made, call)
+                except asyncio.CancelledError:
+                    result = _result(call.part, CallEnd.STOPPED, _STOPPED)
                 except Exception as error:  # noqa: BLE001  (the answer goes on)
                     self._report(error)
                     words = f"The call failed: {type(error).__name__}."
@@ -198,7 +203,9 @@ class ToolCalls:
 
     async def _result(self, made: _Round, call: _Call) -> ToolResultPart:
         """The result of a call, whatever becomes of it."""
-        part, tool = call.part, call.tool
+        part = call.part
+        # A call before this one may have taken long: the chat or the tool may have changed.
+        call.tool = tool = self._offered.find(made.conversation, part.name)
         if tool is None:
             return _result(part, CallEnd.REFUSED, self._no_tool(made.conversation, part.name))
         if call.place >= _MOST_CALLS:
@@ -210,8 +217,6 @@ class ToolCalls:
             return _result(part, CallEnd.REFUSED, str(error))
         if not _is_object(part.arguments):  # it was read leniently: later prompts have it as JSON
             part = self._change(made, call, json.dumps(arguments, ensure_ascii=False))
-        chat = self._state.settings(made.conversation)
-        context = CallContext(made.conversation, chat.readable, chat.writable)
         scope = self._offered.source.scope(tool.id, arguments)
         allowed = self._grants.allowed(tool, scope, made.conversation)
         repeated = part.call in made.repeated and allowed is not Allowed.NO_EFFECT
@@ -225,12 +230,13 @@ class ToolCalls:
                 edited = parse(text, tool.schema)
             except ToolError as error:
                 return _result(part, CallEnd.REFUSED, str(error))
-            if edited != arguments:
+            if _pretty(edited) != _pretty(arguments):  # of Python's values, 1 equals true
                 arguments, written = edited, part.written or part.arguments
                 text = json.dumps(arguments, ensure_ascii=False)
                 part = self._change(made, call, text, written)
-            # The scope is that of the arguments which the user has seen last.
-            scope = self._offered.source.scope(tool.id, arguments)
+            asked, scope = scope, self._offered.source.scope(tool.id, arguments)
+            if scope != asked:  # the question named another one
+                consent = Consent.ONCE
             allowed = self._allow(tool, scope, made.conversation, consent)
         self._record(made, call, tool, allowed)
         live = LiveCall(
@@ -245,13 +251,16 @@ class ToolCalls:
         )
         self._shown.set_live(live)
         began = time.monotonic()
-        context = replace(context, output=partial(self._output, made.message, part.call))
+        chat = self._state.settings(made.conversation)
+        context = CallContext(
+            made.conversation,
+            chat.readable,
+            chat.writable,
+            partial(self._output, made.message, part.call),
+        )
         limit = _MOST_SECONDS if tool.server else self._seconds()  # servers have their own
         call.work = self._thread.start(self._carry_out(made, tool, arguments, context, limit))
-        try:
-            done = await call.work.result()
-        except asyncio.CancelledError:
-            return _result(call.part, CallEnd.STOPPED, _STOPPED)
+        done = await call.work.result()
         return ToolResultPart(
             part.name,
             done.text,
@@ -319,9 +328,12 @@ class ToolCalls:
         limit: float,
     ) -> _Done:
         """The call, on the tools' thread; what does not fit into its part is kept in files."""
-        call = self._offered.source.call(tool.id, arguments, context)
+        source = self._offered.source
         try:
-            outcome = await asyncio.wait_for(call, limit)
+            now = next((each for each in source.tools() if each.id == tool.id), tool)
+            if (now.digest, now.effects) != (tool.digest, tool.effects):
+                raise ToolError("This tool was changed meanwhile, and was not called.")
+            outcome = await asyncio.wait_for(source.call(tool.id, arguments, context), limit)
         except ToolError as error:
             outcome = ToolOutcome(str(error), failed=True)
         except TimeoutError:
@@ -361,7 +373,7 @@ class ToolCalls:
         def show() -> None:
             live = self._shown.live.get((message, call))
             if live is not None and live.phase is CallPhase.RUNNING:
-                output = (live.output + clean(text))[-_MOST_OUTPUT:]
+                output = (live.output + clean(text[-_MOST_OUTPUT:]))[-_MOST_OUTPUT:]
                 self._shown.set_live(replace(live, output=output))
 
         self._thread.tell(show)
@@ -405,20 +417,20 @@ class ToolCalls:
         record = call.record or self._activity(made, call, CallState.RUNNING, Allowed.NOBODY)
         state = _STATES.get(CallEnd(result.end)) if result.end else None
         ended = state or (CallState.FAILED if result.failed else CallState.DONE)
+        made.parts = (*made.parts, result)
+        # First: a call that has ended in the list is not known to be repeated after a crash.
+        self._store_queue.write(lambda store: store.add_part(made.message, result))
         self._write(
             replace(record, state=ended, result=result.text, seconds=result.seconds,
                     arguments=call.part.arguments)
         )  # fmt: skip
-        made.parts = (*made.parts, result)
-        self._store_queue.write(lambda store: store.add_part(made.message, result))
         self._shown.end_live(made.message, call.part.call)
         self._show(made)
         if call.work is not None:
             call.work.cancel()
         elif call.is_stopped:  # it waits for consent: its coroutine ends
             call.answered.put((Consent.DENY, ""))
-        made.left -= 1
-        if not made.left and not made.is_over:
+        if not made.calls and not made.is_over:
             self._drop(made)
             made.done(made.parts)
 
@@ -431,6 +443,7 @@ class ToolCalls:
         made.is_over = True
         self._rounds.pop(made.message, None)
         for id, call in list(made.calls.items()):
+            call.is_stopped = True
             self._shown.end_live(made.message, id)
             if call.work is not None:
                 call.work.cancel()
@@ -441,6 +454,7 @@ def _result(
     part: ToolCallPart, end: CallEnd | str, words: str, *, failed: bool = True
 ) -> ToolResultPart:
     """A result in the words of this app."""
+    words = capped(words, _MOST_WORDS)[0]
     return ToolResultPart(part.name, words, part.call, failed, str(end), ours=True)
 
 

@@ -26,23 +26,18 @@ class Grants:
     def __init__(self, shown: ToolsState, store_queue: StoreQueue) -> None:
         self._shown, self._store_queue = shown, store_queue
         self._is_read = False
-        self._waiting: list[Callable[[], None]] = []
 
     def read(self, then: Callable[[], None] = lambda: None) -> None:
-        """Read what is allowed, once; `then` is called when it is known."""
+        """Read what is allowed; `then` is called when it is known, unless the store fails."""
         if self._is_read:
             then()
             return
-        self._waiting.append(then)
-        if len(self._waiting) > 1:
-            return
 
         def found(result: tuple[list[Grant], frozenset[str]]) -> None:
-            self._is_read = True
-            self._shown.set_grants(*result)
-            waiting, self._waiting = self._waiting, []
-            for each in waiting:
-                each()
+            if not self._is_read:  # else it was read twice, and may have been changed since
+                self._is_read = True
+                self._shown.set_grants(*result)
+            then()
 
         def both(store: Store) -> tuple[list[Grant], frozenset[str]]:
             return store.grants(), store.may_always()

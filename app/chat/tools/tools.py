@@ -79,7 +79,7 @@ class Tools(QObject):
         self._retrieval, self._settings, self._capabilities = retrieval, settings, capabilities
         self._files, self._extractor, self._report = files, extractor, report
         self._source = source
-        self._is_shown = False  # rows were asked for
+        self._is_shown = self._is_closed = False  # rows were asked for; the app quits
         self._most = 0  # calls of the list that are shown; 0: none was asked for
         self._tokens: dict[tuple[str, str], int] = {}  # by model and digest of a tool
         state.conversation_changed.connect(self._refresh)
@@ -155,11 +155,14 @@ class Tools(QObject):
         from app.chat.tools.calls import ToolCalls
         from app.chat.tools.kept_files import FileKeeper
 
-        return ToolCalls(
+        made = ToolCalls(
             self._state, self._shown, self._store_queue, self.offered, self.grants,
             self.thread_of_tools, self._blobs, FileKeeper(self._blobs, self._services.look),
             lambda: self._settings().tool_seconds, self._report, self._on_recorded,
         )  # fmt: skip
+        if self._is_closed:
+            made.close()
+        return made
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -180,7 +183,9 @@ class Tools(QObject):
 
     def close(self) -> None:
         """Stop all calls; answers that wait for them can be continued in the next run."""
-        made = vars(self)
+        self._is_closed, made = True, vars(self)
+        if "calls" in made:
+            self.calls.close()
         if "servers" in made:
             self.servers.close()
         if "thread_of_tools" in made:
@@ -227,10 +232,11 @@ class Tools(QObject):
             return
         title = next((c.title for c in self._state.conversations if c.id == row.conversation), "")
         row = replace(row, title=title)
-        others = [each for each in self._shown.activity if each.id != row.id]
-        count = self._shown.activity_count + (len(others) == len(self._shown.activity))
+        shown = self._shown.activity
+        is_new = row.id > max((each.id for each in shown), default=0)  # ids grow
+        others = (each for each in shown if each.id != row.id)
         rows = sorted((row, *others), key=lambda each: (each.began, each.id), reverse=True)
-        self._shown.set_activity(rows, count)
+        self._shown.set_activity(rows[: self._most], self._shown.activity_count + is_new)
 
     # --- the tools of the shown chat ------------------------------------------------------------
 
@@ -267,7 +273,10 @@ class Tools(QObject):
             try:
                 counted = await self._engine.submit(CountTokens(text)).result(TokensCounted)
             except RequestFailed:
-                return
+                break
+            if model != self._state.model.name:  # another one has counted
+                break
             self._tokens[model, tool.digest] = counted.tokens
-        if model == self._state.model.name:
+        else:
             self._refresh()
+        self._tokens = {key: count for key, count in self._tokens.items() if count >= 0}
