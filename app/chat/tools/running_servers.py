@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,7 @@ class RunningServers:
         self._logins, self._changed = logins, changed
         self._known: dict[str, tuple[ToolSpec, ...]] = {}  # tools of each server that runs
         self._died: dict[str, tuple[ToolSpec, ...]] = {}  # of those that a call starts again
+        self._restarts = defaultdict[str, asyncio.Lock](asyncio.Lock)  # of these
         self._again: set[str] = set()  # started again, and no call has succeeded since
         self._listed: dict[str, tuple[tuple[Offered, ...], tuple[Offered, ...]]] = {}
 
@@ -98,8 +100,16 @@ class RunningServers:
     ) -> ToolOutcome:
         """Call a tool; raises ToolError."""
         server = id.partition("/")[0]
-        if server in self._died:
-            await self._start_again(server, id)
+        if (specs := self._died.get(server)) is not None:
+            async with self._restarts[server]:  # calls of a round come at once
+                if server in self._died:
+                    await self._start_again(server)
+            before, now = (
+                next((each.digest for each in found if each.id == id), "")
+                for found in (specs, self.servers.tools())
+            )
+            if before != now:
+                raise ToolError("This tool is another one since its server was started again.")
         outcome = await self.servers.call(id, arguments, context)
         self._again.discard(server)
         return outcome
@@ -303,21 +313,18 @@ class RunningServers:
 
     # --- steps ----------------------------------------------------------------------------------
 
-    async def _start_again(self, server: str, tool: str) -> None:
-        """Start a server that died; raises ToolError, also if the tool is not what it was."""
-        specs = self._died.pop(server)
+    async def _start_again(self, server: str) -> None:
+        """Start a server that died; raises ToolError."""
         self._again.add(server)
         try:
             await self.start(server)
         except _NotAllowed as error:
             raise ToolError(f"{error} was changed and waits for the user's consent.") from error
+        finally:
+            self._died.pop(server, None)
         status = self.servers.status(server)
         if status.state is not ServerState.READY:
             raise ToolError(f"{status.name} could not be started again: {status.problem}")
-        before = next((each for each in specs if each.id == tool), None)
-        now = next((each for each in self.servers.tools() if each.id == tool), None)
-        if before is None or now is None or before.digest != now.digest:
-            raise ToolError("This tool is another one since its server was started again.")
 
     def _on_changed(self) -> None:
         """Remember the tools of a server that dies; called on the loop's thread."""

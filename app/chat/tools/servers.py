@@ -288,10 +288,7 @@ class ToolServers(QObject):
         then: Callable[[T], object],
         failed: Callable[[str], object],
     ) -> None:
-        try:
-            found = await result
-        except asyncio.CancelledError:  # the app quits
-            return
+        found = await result
         if isinstance(found, NeedsConsent):
             self._ask_start(found)
         elif isinstance(found, Problem):
@@ -308,18 +305,18 @@ class ToolServers(QObject):
             self._shows_again = True
             return
         self._is_showing = True
-        running = self._open()
+        start(self._read(self._open()), self._report)
 
-        async def read() -> None:
-            rows, problems = await running.rows()
-            self._thread.tell(lambda: self._shown_now(rows, problems))
-            if await running.list_offers():
-                self._thread.tell(self._show)
-
-        self._thread.start(read())
+    async def _read(self, running: RunningServers) -> None:
+        try:
+            rows, problems = await self._thread.start(running.rows()).result()
+        finally:
+            self._is_showing = False
+        self._shown_now(rows, problems)
+        if await self._thread.start(running.list_offers()).result():
+            self._show()
 
     def _shown_now(self, rows: Sequence[ServerRow], problems: Sequence[str]) -> None:
-        self._is_showing = False
         starting = {row.name for row in rows if row.phase is ServerPhase.STARTING}
         self._logins &= starting
         self._shown.set_rows([self._with_login(row) for row in rows])

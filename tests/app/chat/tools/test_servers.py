@@ -162,6 +162,44 @@ def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(star
         call(stage, text="a")
 
 
+def test_two_calls_at_once_start_a_server_that_died_again_together(start: Start) -> None:
+    stage = start()
+    stage.look()
+    stage.add("dies")
+    stage.allow()
+    with pytest.raises(ToolError, match="ended in the middle"):
+        call(stage, text="a")
+    stage.reaches(ServerPhase.FAILED)
+    source, id = stage.servers.source(), f"{stage.row().id}/echo"
+
+    async def both() -> list[ToolOutcome | BaseException]:
+        calls = (source.call(id, {"text": "a"}, CallContext(1)) for _ in range(2))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    loop = stage.controller.tools.thread_of_tools.loop
+    future = asyncio.run_coroutine_threadsafe(both(), loop)
+    until(future.done)
+    assert ["ended in the middle" in str(each) for each in future.result()] == [True, True]
+
+
+def test_servers_are_shown_again_after_an_unexpected_fault(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = start()
+    stage.look()
+    assert stage.servers.running is not None
+
+    async def fail() -> None:
+        raise ValueError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.servers.running, "rows", fail)
+        stage.servers.look()
+        until(lambda: "fault" in stage.state.notices)
+    assert stage.add().name == "Echo"
+    assert caplog.records
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_servers_end_with_the_app(start: Start) -> None:
     stage = start()
