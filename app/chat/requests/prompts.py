@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +61,7 @@ from engine import TextPart as GivenText
 if TYPE_CHECKING:
     from app.domain.tools import ToolSpec
 
+_RESULTS = 256  # results of tools that are kept as models read them: each prompt has all of them
 _FEWEST_WORDS = 15  # that an answer is asked to have
 GREETED = "You began this conversation with these words:"  # before a greeting
 _Piece = tuple[int, Turn]  # the message, and some of its parts
@@ -409,6 +411,7 @@ def _turn(role: Role, parts: Sequence[Part], give: GiveImage) -> Turn:
     return Turn(role, (*made, *_given_text(run)) if made else prompt_text(run))
 
 
+@lru_cache(_RESULTS)
 def result_text(part: ToolResultPart) -> str:
     """What the model reads of a result: as data, unless it is what this app says."""
     from app.tools.results import shown

@@ -94,6 +94,13 @@ def test_results_of_tools_are_turns_that_the_model_reads() -> None:
     assert starts == [None, 2, 2, 2, 2, 3, None]
 
 
+def test_a_result_is_made_readable_once_for_all_prompts() -> None:
+    """It takes milliseconds for a long one, and each prompt of a chat has all of them."""
+    branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, WEATHER)]
+    first, second = (turns_of(branch, "")[-1].results[0].text for _ in range(2))
+    assert first is second
+
+
 def test_an_answer_that_ends_with_a_result_is_to_be_answered() -> None:
     branch = [said(1, USER, "And the weather?"), said(2, ASSISTANT, WEATHER)]
     assert turns_of(branch, "")[-1].role is Role.TOOL
