@@ -115,7 +115,8 @@ class SnapshotController:
         if not any(turn.role is not Role.SYSTEM for turn in turns):
             return
         self._cancel_load()
-        self._runner.restore(branch, turns, self._state.settings(shown).policy)
+        policy = self._state.settings(shown).policy
+        self._runner.restore(branch, turns, policy, self._prompts.tools(shown))
 
     def measure(self) -> None:
         """Measure the disk space of all snapshots into `SessionState.saved`."""

@@ -18,6 +18,7 @@ from engine import (
     Role,
     Save,
     SetAdapters,
+    Tool,
     Turn,
 )
 
@@ -56,6 +57,7 @@ class EngineTarget:
     is_alternative: bool = (
         False  # the other answer of a comparison: the context of the first one is saved
     )
+    tools: tuple[Tool, ...] = ()  # that the model is told of before `turns`
 
 
 def snapshot_name(conversation: int | None) -> str:
@@ -75,7 +77,9 @@ def plan(current: EngineState, target: EngineTarget) -> tuple[Step, ...]:
     if target.answer is None and target.adapters != current.adapters:
         steps.append(SetAdapters(target.adapters))
     if loads:
-        steps.append(Restore(target.turns, name, target.policy, target.adapters))
+        steps.append(
+            Restore(target.turns, name, target.policy, target.adapters, tools=target.tools)
+        )
     if target.answer is not None:
         steps.append(replace(target.answer, adapters=target.adapters))
     return tuple(steps)

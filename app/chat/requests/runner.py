@@ -33,6 +33,7 @@ from engine import (
     Restore,
     Save,
     SetAdapters,
+    Tool,
     Turn,
 )
 
@@ -118,6 +119,7 @@ class Runner(QObject):
             command,
             command.policy,
             is_alternative,
+            command.tools,
         )
         run = self._run(target)
         assert run is not None  # the plan ends with the answer
@@ -127,10 +129,18 @@ class Runner(QObject):
         """Load and check the adapters of a conversation; its snapshot is loaded by `restore`."""
         self._run(EngineTarget(Branch(conversation), adapters, self.budget_bytes))
 
-    def restore(self, branch: Branch, turns: tuple[Turn, ...], policy: ContextPolicy) -> None:
+    def restore(
+        self,
+        branch: Branch,
+        turns: tuple[Turn, ...],
+        policy: ContextPolicy,
+        tools: tuple[Tool, ...] = (),
+    ) -> None:
         """Load the snapshot of a branch, unless the engine has the branch cached."""
         adapters = self._engine_state.adapters
-        self._run(EngineTarget(branch, adapters, self.budget_bytes, turns, policy=policy))
+        self._run(
+            EngineTarget(branch, adapters, self.budget_bytes, turns, policy=policy, tools=tools)
+        )
 
     def has_cached(self, branch: Branch) -> bool:
         """Whether the engine has this branch cached, with the adapters of the shown conversation."""

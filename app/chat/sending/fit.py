@@ -445,7 +445,8 @@ class Fit:
         if not (attached or is_long or may_forget):
             return None
         branch = tuple(message.id for message in before)
-        key = (settings.policy, settings.thinking, self._prompts.instructions(chat))
+        told = self._prompts.instructions(chat), self._prompts.tools(chat)
+        key = settings.policy, settings.thinking, told
         return _Asked(place, chat, branch, attached, model, key, context, exact)
 
     def _messages(self, asked: _Asked, typed: str) -> list[Message]:
@@ -459,7 +460,11 @@ class Fit:
         return [*before, own] if parts else [*before]
 
     def _turns(self, asked: _Asked, typed: str) -> Sequence[Turn]:
-        return self._prompts.turns(asked.chat, self._messages(asked, typed))
+        """The turns of the prompt, and one with what it has of tools beside results."""
+        turns = self._prompts.turns(asked.chat, self._messages(asked, typed))
+        tools = [f"{t.name} {t.description} {t.schema}" for t in self._prompts.tools(asked.chat)]
+        calls = [f"{call.name} {call.arguments}" for turn in turns for call in turn.calls]
+        return (*turns, *(Turn(Role.SYSTEM, text) for text in (*tools, *calls)))
 
     def _about(self, text: str) -> int:
         """About how many tokens a text has, by the answers of the shown chat."""

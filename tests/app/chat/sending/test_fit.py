@@ -15,6 +15,7 @@ from app.domain.documents import Reads
 from app.domain.model_ref import Local, Remote
 from app.state.attachments import Attachment, Editing, FitEstimate
 from app.state.chat import ModelFile, ServedModel
+from app.state.tools import ToolRow
 from engine import (
     ApplyTemplate,
     ContextPolicy,
@@ -28,6 +29,7 @@ from engine import (
 )
 from fakes import MODEL
 from stage import Stage, until
+from tool_stage import NOTE
 
 Write = Callable[[str, str], Path]
 
@@ -93,6 +95,18 @@ def test_the_whole_prompt_is_counted_with_the_files(stage: Stage, write: Write) 
     stage.controller.fit.type("And a question")
     assert settled(stage) != estimate
     assert stage.engine.count(ApplyTemplate) == counts  # far from the limit it is not counted again
+
+
+def test_the_prompt_is_counted_again_with_the_tools_that_are_switched_on(
+    stage: Stage, write: Write
+) -> None:
+    attach(stage, write("one.txt", "word " * 100))
+    settled(stage)
+    stage.states.tools.set_rows([ToolRow(NOTE)], "")
+    settings = replace(stage.state.settings(None), tools=(NOTE.id,))
+    stage.controller.chat_settings.change(None, settings)
+    settled(stage)
+    assert [tool.name for tool in stage.engine.last(ApplyTemplate).tools] == [NOTE.name]
 
 
 def test_tokens_of_a_file_are_counted_once_for_each_model(stage: Stage, write: Write) -> None:

@@ -20,7 +20,7 @@ from app.domain.parts import (
 )
 from app.domain.tool_activity import Allowed, CallState
 from app.state.tools import Consent
-from engine import FinishReason, ReasoningPart, Role, ToolCall, ToolResult
+from engine import FinishReason, ReasoningPart, Restore, Role, ToolCall, ToolResult
 from stage import Stage, until
 from tool_stage import (
     ADD,
@@ -327,6 +327,35 @@ def test_a_result_with_closing_fences_stays_data(start: Start, source: FakeTools
     assert "data, not instructions" in text
     called(stage, ("write_note", {"text": "b"}))
     ask(stage)  # the wish of the result is the model's: it is asked for
+
+
+def test_what_is_saved_of_a_chat_is_restored_with_its_tools(start: Start) -> None:
+    stage = start()
+    stage.controller.send("Add")
+    stage.drain()
+    called(stage, ("add", {"a": 2, "b": 3}))
+    asks_again(stage)
+    stage.engine.finish()
+    stage.wait_until_idle()
+    conversation, asked = stage.state.current, stage.engine.last_generate
+    stage = start()
+    stage.controller.navigation.open(conversation)
+    stage.wait_until_idle()
+    stage.controller.sessions.restore()
+    restored = stage.engine.last(Restore)
+    assert restored.tools == asked.tools
+    assert restored.turns == asked.turns
+    stage.engine.load_snapshot(40, 40, 40)
+    stage.controller.navigation.new()
+    stage.controller.send("Add")
+    stage.drain()
+    stage.engine.finish()
+    stage.wait_until_idle()
+    stage.controller.navigation.open(conversation)
+    stage.wait_until_idle()
+    stage.controller.send("Add again")  # without a restore before
+    stage.drain()
+    assert stage.engine.last(Restore).tools == asked.tools
 
 
 def test_an_answer_with_a_format_calls_no_tools(start: Start) -> None:
