@@ -148,9 +148,10 @@ def _number(field: FormField, text: str) -> tuple[Any, str]:
     is_whole = field.kind is FieldKind.INTEGER
     try:
         value = int(text) if is_whole else float(text.replace(",", "."))
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+        is_finite = math.isfinite(value)
+    except (ValueError, OverflowError):
+        value, is_finite = math.nan, False
+    if not is_finite:
         return None, tr("Enter a whole number.") if is_whole else tr("Enter a number.")
     wrong = _out_of_range(value, field)
     return value, wrong and tr("Enter a number: {range}.", range=wrong)
@@ -196,9 +197,12 @@ def _missing(field: FormField) -> str:
 
 
 def _bound(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(value)
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer of hundreds of digits
+        return None
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from app.system.translation import number, sentences, tr
 
 _SHORT = 120  # characters of short arguments
 _LINE = 160  # characters of a value in a list
+_MOST_GROWTH = 4  # times its text, by indents
 _PARSED = 512  # texts whose arguments are kept
 
 
@@ -85,19 +86,36 @@ def pretty_json(text: str) -> str:
     """JSON on several lines; nothing for an empty object, and another text as it is."""
     try:
         value: object = json.loads(text)
+        return indented(value) if value else ""
     except (ValueError, RecursionError):
         return text.strip()
-    return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
+
+
+def indented(value: object) -> str:
+    """JSON on several lines; on one where its indents would be most of it.
+
+    A list within 900 others is 20 MB from 24 KB.
+    """
+    flat = json.dumps(value, ensure_ascii=False)
+    made, room = list[str](), _MOST_GROWTH * len(flat) + 1_000
+    try:
+        for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(value):
+            made.append(piece)
+            room -= len(piece)
+            if room < 0:
+                return flat
+    except RecursionError:
+        return flat
+    return "".join(made)
 
 
 def result_and_language(text: str) -> tuple[str, str]:
     """A result as it is shown, and "json" where it is that."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            value: object = json.loads(text)
+            return written_out(indented(json.loads(text))), "json"
         except (ValueError, RecursionError):
             return written_out(text), ""
-        return written_out(json.dumps(value, indent=2, ensure_ascii=False)), "json"
     return written_out(text), ""
 
 

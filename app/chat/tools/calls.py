@@ -24,6 +24,7 @@ from app.domain.ids import new_id
 from app.domain.parts import CallEnd, Parts, ToolCallPart, ToolResultPart
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.domain.tool_rounds import open_calls
+from app.domain.tool_words import indented
 from app.domain.tools import CallContext, Effect, ToolError, ToolOutcome, ToolSpec
 from app.engines.run import Waiting, start
 from app.state.chat import State
@@ -230,7 +231,7 @@ class ToolCalls:
                 edited = parse(text, tool.schema)
             except ToolError as error:
                 return _result(part, CallEnd.REFUSED, str(error))
-            if _pretty(edited) != _pretty(arguments):  # of Python's values, 1 equals true
+            if indented(edited) != indented(arguments):  # of Python's values, 1 equals true
                 arguments, written = edited, part.written or part.arguments
                 text = json.dumps(arguments, ensure_ascii=False)
                 part = self._change(made, call, text, written)
@@ -244,7 +245,7 @@ class ToolCalls:
             made.message,
             part.call,
             tool,
-            _pretty(arguments),
+            indented(arguments),
             CallPhase.RUNNING,
             scope=scope,
             began=time.monotonic(),
@@ -296,7 +297,7 @@ class ToolCalls:
             made.message,
             call.part.call,
             tool,
-            _pretty(arguments),
+            indented(arguments),
             CallPhase.ASKING,
             changes=tuple(words),
             scope=scope,
@@ -463,7 +464,3 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _pretty(arguments: dict[str, Any]) -> str:
-    return json.dumps(arguments, indent=2, ensure_ascii=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from app.domain.tool_activity import Allowed, Grant
 from app.domain.tools import Effect, ToolSpec
@@ -61,8 +61,7 @@ class Grants:
         """The lines, after "+" or "-", in which a tool differs from what was allowed; none: it was not."""
         for grant in self._of(tool, scope, conversation):
             if grant.digest != tool.digest:
-                lines = difflib.ndiff(grant.shown.splitlines(), shown_text(tool).splitlines())
-                return tuple(line for line in lines if line.startswith(("+ ", "- ")))
+                return tuple(_changed(grant.shown.splitlines(), shown_text(tool).splitlines()))
         return ()
 
     def may_always(self, tool: ToolSpec) -> bool:
@@ -102,6 +101,18 @@ class Grants:
             if (grant.tool, grant.scope) == (tool.id, scope)
             and grant.conversation in (None, conversation)
         ]
+
+
+def _changed(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """The lines that are gone, after "-", and new, after "+"; letters are not compared.
+
+    `difflib.ndiff` does: for 800 lines that a server has changed it takes half a minute.
+    """
+    matcher = difflib.SequenceMatcher(None, before, now)
+    for kind, first, end, first_now, end_now in matcher.get_opcodes():
+        if kind != "equal":
+            yield from (f"- {line}" for line in before[first:end])
+            yield from (f"+ {line}" for line in now[first_now:end_now])
 
 
 def shown_text(tool: ToolSpec) -> str:

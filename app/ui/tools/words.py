@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
+from app.domain.tool_words import indented
 from app.domain.visible_text import on_one_line, written_out
 from app.system.translation import isolated, number, tr
 from app.ui.widgets.direction import has_right_to_left
@@ -29,8 +30,7 @@ def short_arguments(text: str) -> str:
 def whole_arguments(text: str) -> str:
     """Arguments in full, on several lines."""
     found = _parsed(text)
-    whole = text if found is None else json.dumps(found, ensure_ascii=False, indent=2)
-    return written_out(whole)
+    return written_out(text if found is None else indented(found))
 
 
 def state_words(call: ToolActivity, *, is_live: bool) -> str:

@@ -58,6 +58,8 @@ def test_hidden_characters_of_a_server_are_written_out() -> None:
         ({"type": "boolean"}, False, False),
         ({"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1}, [], None),
         ({"type": "array", "items": {"enum": ["x", "y"]}}, ["y"], ["y"]),
+        ({"type": "integer"}, "9" * 400, None),
+        ({"type": "integer", "minimum": 10**400, "maximum": -(10**400)}, "1", 1),
     ],
 )
 def test_a_value_is_taken_or_refused_with_a_sentence(

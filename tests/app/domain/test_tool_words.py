@@ -58,6 +58,13 @@ def test_a_result_in_json_is_seen_as_such() -> None:
     assert pretty_json("9" * 5000) == "9" * 5000
 
 
+def test_a_result_that_indents_would_make_a_thousand_times_longer_stays_on_its_line() -> None:
+    deep = "[" * 900 + "1, " * 7_000 + "1" + "]" * 900
+    for shown, _ in (result_and_language(deep), (pretty_json(deep), "")):
+        assert shown == deep
+    assert "\n" in pretty_json('{"a": {"b": [1, 2, 3]}}')
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.0, ""), (0.01, "0.1 s"), (0.3, "0.3 s"), (12.4, "12 s"), (125, "2 min 5 s")],

@@ -31,6 +31,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QSizePolicy, QVBoxLayout, QWidget
 
+from app.domain.tool_words import indented
 from app.domain.tools import Effect
 from app.domain.visible_text import escaped, escaped_sentence, on_one_line, written_out
 from app.markdown.blocks import Run
@@ -129,7 +130,7 @@ class ConsentCard(QWidget):
             return rest
         values: dict[str, object] = json.loads(rest)
         texts = {name: field.text() for name, field in self.texts.items()}
-        return json.dumps({**values, **texts}, indent=2, ensure_ascii=False)
+        return indented({**values, **texts})
 
     def _show_arguments(self, arguments: str) -> None:
         """Show texts of several lines in fields of their own, and the rest as JSON."""
@@ -212,7 +213,7 @@ class ConsentCard(QWidget):
             values: dict[str, object] = json.loads(arguments)
             for name, field in self.texts.items():
                 field.set_text(str(values.pop(name, "")))
-            arguments = json.dumps(values, indent=2, ensure_ascii=False)
+            arguments = indented(values)
         self.field.set_text(arguments)
         self.field.setVisible(arguments != "{}" or not self.texts)
 
@@ -504,7 +505,7 @@ def parted_arguments(arguments: str) -> tuple[str, dict[str, str]]:
     if not texts:
         return arguments, {}
     rest = {name: value for name, value in values.items() if name not in texts}
-    return json.dumps(rest, indent=2, ensure_ascii=False), texts
+    return indented(rest), texts
 
 
 def argument_fault(text: str) -> str:

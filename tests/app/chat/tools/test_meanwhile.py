@@ -92,6 +92,23 @@ def test_a_tool_that_is_switched_off_during_a_call_is_not_called_again(
     assert len(source.calls) == 2
 
 
+def test_lines_that_a_tool_has_changed_are_compared_as_a_whole(
+    start: Start, source: FakeTools
+) -> None:
+    """Letter by letter, 800 of them would keep the window busy for half a minute."""
+    source.specs[1] = replace(NOTE, description="Line 1\nLine 2")
+    stage = start()
+    asked(stage, ("write_note", {"text": "a"}))
+    answer(stage, Consent.CHAT)
+    asks_again(stage)
+    source.specs[1] = replace(NOTE, description="Line 3\nLine 4")
+    called(stage, ("write_note", {"text": "b"}))
+    ask(stage)
+    assert stage.states.tools.asking[0].differences == (
+        "- Line 1", "- Line 2", "+ Line 3", "+ Line 4",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "changed",
     [
