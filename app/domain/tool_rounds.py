@@ -56,7 +56,7 @@ def arranged(parts: Iterable[Part]) -> Parts:
 
     def end_round() -> None:
         for call, id in calls:
-            found = next((one for one in results if _answers(one, call)), None)
+            found = next((one for one in results if answers(one, call)), None)
             if found is None:
                 made.append(ToolResultPart(call.name, _NO_RESULT, id, True, _STOPPED, ours=True))
             else:
@@ -83,5 +83,6 @@ def arranged(parts: Iterable[Part]) -> Parts:
     return tuple(made)
 
 
-def _answers(result: ToolResultPart, call: ToolCallPart) -> bool:
+def answers(result: ToolResultPart, call: ToolCallPart) -> bool:
+    """Whether a result is that of a call; in imported chats some have no name."""
     return result.call == call.call and (not result.name or result.name == call.name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import cast
+from typing import TypeVar, cast
 
 from app.domain.parts import CallEnd, Part, ToolCallPart, ToolResultPart
 from app.domain.tool_activity import Allowed
+from app.domain.tool_rounds import answers
 from app.domain.visible_text import escaped, on_one_line, written_out
 from app.system.translation import number, sentences, tr
 
@@ -16,11 +17,8 @@ _SHORT = 120  # characters of short arguments
 _LINE = 160  # characters of a value in a list
 _MOST_GROWTH = 4  # times its text, by indents
 _PARSED = 512  # texts whose arguments are kept
-
-
-def answers(result: ToolResultPart, call: ToolCallPart) -> bool:
-    """Whether a result is that of a call."""
-    return (result.call, result.name) == (call.call, call.name)
+_LONG, _PARSED_LONG = 4_096, 8  # characters of a long one, and how many of these are kept
+T = TypeVar("T")
 
 
 def with_results_at_calls(parts: Iterable[Part]) -> Iterator[Part]:
@@ -41,7 +39,13 @@ def with_results_at_calls(parts: Iterable[Part]) -> Iterator[Part]:
                 yield found
 
 
-@lru_cache(_PARSED)
+def _kept(make: Callable[[str], T]) -> Callable[[str], T]:
+    """Keep what is made of texts; of few long ones: each piece of one being written makes another."""
+    short, long = lru_cache(_PARSED)(make), lru_cache(_PARSED_LONG)(make)
+    return lambda text: short(text) if len(text) <= _LONG else long(text)
+
+
+@_kept
 def read_arguments(arguments: str) -> object:
     """The value of JSON text; None if it is none (yet)."""
     try:
@@ -50,7 +54,7 @@ def read_arguments(arguments: str) -> object:
         return None
 
 
-@lru_cache(_PARSED)
+@_kept
 def short_arguments(arguments: str) -> str:
     """Arguments in a few words on one line: the only text, or each value with its name."""
     value = read_arguments(arguments)

@@ -7,6 +7,7 @@ tools' event loop.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -85,7 +86,8 @@ class RunningServers:
 
     def tools(self) -> Sequence[ToolSpec]:
         """The tools of servers that run, and of those that a call starts again."""
-        return (*self.servers.tools(), *(spec for specs in self._died.values() for spec in specs))
+        died = tuple(self._died.values())  # the loop's thread may change it
+        return (*self.servers.tools(), *itertools.chain(*died))
 
     def changes(self, id: str, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
         """Where the arguments go."""

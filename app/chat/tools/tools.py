@@ -248,16 +248,13 @@ class Tools(QObject):
         """Show the tools, if anyone looks or the shown chat has some, and count their tokens."""
         if not (self._is_shown or self._state.settings(self._state.current).tools):
             return
-        reason = self._shown_reason()
+        reason = self.offered.reason(self._state.current)
         tools = self.offered.source.tools()
         self._shown.set_rows([ToolRow(tool, self._counted(tool)) for tool in tools], reason)
         name = self._state.model.name
         missing = [tool for tool in tools if (name, tool.digest) not in self._tokens]
         if missing and self._state.model.phase is ModelPhase.READY:
             start(self._count(missing, self._state.model.name), self._report)
-
-    def _shown_reason(self) -> str:
-        return self.offered.reason(self._state.current)
 
     def _counted(self, tool: ToolSpec) -> int:
         return max(self._tokens.get((self._state.model.name, tool.digest), 0), 0)

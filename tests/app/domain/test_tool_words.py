@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from app.domain.parts import CallEnd, TextPart, ToolCallPart, ToolResultPart
@@ -14,6 +16,7 @@ from app.domain.tool_words import (
     end_sentence,
     end_word,
     pretty_json,
+    read_arguments,
     result_and_language,
     seconds_words,
     short_arguments,
@@ -40,6 +43,19 @@ def test_short_arguments_say_what_a_call_was_given(arguments: str, short: str) -
 def test_short_arguments_of_a_call_being_written_are_its_end() -> None:
     assert short_arguments('{"text": "' + "x" * 5000 + "END").endswith("END")
     assert len(short_arguments('{"text": "' + "x" * 5000)) <= 120
+
+
+def test_of_long_arguments_being_written_few_are_kept() -> None:
+    tracemalloc.start()
+    try:
+        for length in range(100_000, 100_200):
+            text = '{"text": "' + "x" * length
+            assert read_arguments(text) is None
+            assert short_arguments(text).endswith("xxx")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 3_000_000  # bytes; each has 100,000
 
 
 def test_flat_arguments_are_a_list_and_others_are_not() -> None:
@@ -101,6 +117,8 @@ def test_results_follow_their_calls() -> None:
     lone, text = ToolResultPart("b", "x", "9"), TextPart("Well.")
     ordered = with_results_at_calls((one, two, second, lone, first, text))
     assert list(ordered) == [one, first, two, second, lone, text]
+    nameless = ToolResultPart("", "1", "1")  # of an imported chat
+    assert list(with_results_at_calls((one, two, nameless))) == [one, nameless, two]
 
 
 def test_a_call_is_copied_with_name_arguments_and_result() -> None:

@@ -33,7 +33,8 @@ from app.domain.parts import (
     prompt_text,
 )
 from app.domain.table_words import result_notes, result_text, table_words
-from app.domain.tool_words import answers, pretty_json
+from app.domain.tool_rounds import answers
+from app.domain.tool_words import pretty_json
 from app.markdown.blocks import Block, Paragraph, Place, Run
 from app.markdown.stream import PlainText, Reply, Stream
 from app.system.translation import number, tr, trn
