@@ -140,16 +140,15 @@ class ToolCalls:
         self._store_queue.read(lambda store: store.begun_calls(message), begun)
         return True
 
-    def stop(self, message: int) -> Parts | None:
-        """Stop the calls of an answer; its parts with what became of them, None: it has none."""
+    def stop(self, message: int) -> None:
+        """Stop the calls of an answer, if it has some: their results say so."""
         found = self._rounds.get(message)
         if found is None:
-            return None
+            return
         found.is_over = True  # it does not go on with these results
         for call in list(found.calls.values()):
             self._end(found, call, _result(call.part, CallEnd.STOPPED, _STOPPED))
         self._drop(found)
-        return found.parts
 
     def close(self) -> None:
         """Cancel all calls without results, and begin no more: the app quits."""
