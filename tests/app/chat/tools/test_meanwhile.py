@@ -178,7 +178,7 @@ def test_a_call_that_runs_while_the_app_quits_has_no_result_and_is_asked_for_aga
     stage = start()
     asked(stage, ("write_note", {"text": "a"}))
     answer(stage, Consent.CHAT)
-    runs(stage)
+    until(lambda: bool(source.calls))
     conversation = stage.state.current
     stage.controller.shut_down()
     until(lambda: source.cancelled == [NOTE.id])
