@@ -31,24 +31,25 @@ def safe_name(text: str) -> str:
     return made or f"tool_{_mark(text)}"
 
 
-def unique_names(tools: Sequence[Named]) -> Mapping[str, str]:
+def unique_names(tools: Sequence[Named], reserved: Iterable[str]) -> Mapping[str, str]:
     """A name for each tool, by its id.
 
-    A name that tools of two servers want belongs to none of these: they get the names of their
-    servers before theirs. What is still alike gets a mark made from its id, so that the names do
-    not depend on the order. Large and small letters count as alike.
+    A name that is reserved, or that tools of two servers want, belongs to none of these: they get
+    the names of their servers before theirs. What is still alike gets a mark made from its id, so
+    that the names do not depend on the order. Large and small letters count as alike.
     """
+    taken = {each.casefold() for each in reserved}
     short = {each.id: safe_name(each.name) for each in tools}
     wanted = Counter(name.casefold() for name in short.values())
     names: dict[str, str] = {}
     for each in tools:
         name = short[each.id]
-        if wanted[name.casefold()] > 1:
+        if name.casefold() in taken or wanted[name.casefold()] > 1:
             name = safe_name(f"{safe_name(each.server)}_{each.name}")
         names[each.id] = name
     used = Counter(name.casefold() for name in names.values())
     for id, name in names.items():
-        if used[name.casefold()] > 1:
+        if name.casefold() in taken or used[name.casefold()] > 1:
             names[id] = f"{name[:55]}_{_mark(id)}"
     return names
 

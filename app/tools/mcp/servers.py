@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,12 +50,14 @@ class McpServers:
         secrets: SecretStore,
         hooks: Hooks | None = None,
         *,
+        reserved: Callable[[], Iterable[str]] = lambda: (),
         proxy: Callable[[], str] = lambda: "",
         changed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`reserved` are names of other tools, which none of a server may have."""
         self.entries = entries
         self._secrets, self._hooks = secrets, hooks or Hooks()
-        self._proxy, self._changed = proxy, changed
+        self._reserved, self._proxy, self._changed = reserved, proxy, changed
         self._servers: dict[str, _Server] = {}
         self._tools: tuple[ToolSpec, ...] = ()
 
@@ -197,7 +199,7 @@ class McpServers:
             for each in server.session.tools
         ]
         named = [Named(each.id, each.server, each.name) for each in specs]
-        names = unique_names(named)
+        names = unique_names(named, self._reserved())
         self._tools = tuple(replace(each, name=names[each.id]) for each in specs)
         self._changed()
 

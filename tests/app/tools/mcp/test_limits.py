@@ -49,7 +49,7 @@ def test_a_name_has_only_letters_that_every_model_may_write(name: str, safe: str
     assert NAME.fullmatch(safe_name(name))
 
 
-def test_no_server_has_a_name_that_another_one_has() -> None:
+def test_no_server_has_a_name_that_another_one_or_the_app_has() -> None:
     tools = [
         Named("1/search", "Web", "search"),
         Named("2/Search", "Mail", "Search"),
@@ -57,26 +57,29 @@ def test_no_server_has_a_name_that_another_one_has() -> None:
         Named("2/Web_search", "Mail", "Web_search"),
         Named("1/open", "Web", "open"),
     ]
-    names = unique_names(tools)
+    names = unique_names(tools, ("calculate",))
     assert names["2/Search"] == "Mail_Search"
-    assert names["2/calculate"] == "Calculate"
+    assert names["2/calculate"] == "Mail_Calculate"
     assert names["1/open"] == "open"
     assert len({name.casefold() for name in names.values()}) == 5
-    assert names == unique_names(tools[::-1])
+    assert names == unique_names(tools[::-1], ("calculate",))
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.text(max_size=3)), unique=True, max_size=8))
-def test_names_are_safe_and_unique(tools: list[tuple[str, str]]) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.text(max_size=3)), unique=True, max_size=8),
+    st.lists(st.sampled_from(("a", "b", "a_a", "tool")), max_size=3),
+)
+def test_names_are_safe_and_unique(tools: list[tuple[str, str]], reserved: list[str]) -> None:
     named = [Named(f"{server}/{name}", server, name) for server, name in tools]
-    names = unique_names(named)
+    names = unique_names(named, reserved)
     assert all(NAME.fullmatch(name) for name in names.values())
-    folded = [name.casefold() for name in names.values()]
+    folded = [name.casefold() for name in (*names.values(), *set(reserved))]
     assert len(folded) == len(set(folded))
 
 
 def test_a_long_name_of_a_server_and_a_tool_is_cut_and_stays_unique() -> None:
     """Some services refuse names of more than 64 letters, others count the server's too."""
-    names = unique_names([Named(f"1/{n}", "s" * 60, "t" * 60 + str(n)) for n in range(3)])
+    names = unique_names([Named(f"1/{n}", "s" * 60, "t" * 60 + str(n)) for n in range(3)], ())
     assert len(set(names.values())) == 3
     assert all(len(name) <= 64 for name in names.values())
 

@@ -15,12 +15,9 @@ import pytest
 
 import tool_servers
 from app.domain.tools import ToolError
-from app.tools.builtin.source import BuiltInTools
-from app.tools.joined import JoinedTools
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.hooks import ServerState, ServerStatus
 from tool_servers import Trial, poisoned, trial
-from tool_services import RecordedServices
 
 READY, FAILED, STOPPED = ServerState.READY, ServerState.FAILED, ServerState.STOPPED
 
@@ -153,9 +150,9 @@ def test_stderr_without_end_fills_no_memory(tmp_path: Path) -> None:
 
 def test_names_of_built_in_tools_cannot_be_taken(tmp_path: Path) -> None:
     async def run() -> set[str]:
-        async with trial(tmp_path, poisoned("shadows")) as made:
-            sources = BuiltInTools(RecordedServices()), made.servers
-            return {each.name for each in JoinedTools(sources).tools() if each.server}
+        entry, reserved = poisoned("shadows"), ("calculate", "read_file")
+        async with trial(tmp_path, entry, reserved=lambda: reserved) as made:
+            return {each.name for each in made.servers.tools()}
 
     names = asyncio.run(run())
     assert "Poison_calculate" in names
@@ -385,7 +382,6 @@ def test_a_changed_command_is_another_origin_and_runs_only_after_a_restart(tmp_p
 KILLED = """
 import asyncio, os, sys
 sys.path[:0] = sys.argv[1:3]
-from tool_services import RecordedServices
 from tool_servers import poisoned, trial
 from pathlib import Path
 
