@@ -123,11 +123,16 @@ def result_and_language(text: str) -> tuple[str, str]:
     return written_out(text), ""
 
 
-def seconds_words(seconds: float) -> str:
-    """How long a call took: `0.3 s`, `12 s`, `2 min 5 s`; "" where it is not known."""
+def seconds_words(seconds: float, *, whole: bool = False) -> str:
+    """How long a call took: `0.3 s`, `12 s`, `2 min 5 s`; "" where it is not known.
+
+    `whole` seconds are counted: `4 s`, and "" before the first one has passed.
+    """
+    if whole:
+        seconds = float(int(seconds))
     if seconds <= 0:
         return ""
-    if seconds < 9.95:
+    if seconds < 9.95 and not whole:
         return tr("{count} s", count=number(max(seconds, 0.1), 1))
     if seconds < 99.5:
         return tr("{count} s", count=number(round(seconds)))

@@ -93,6 +93,7 @@ class Code:
     text: str
     closed: bool
     label: str = ""  # what it is, for its header; "": its language
+    wraps: bool = False  # long lines are broken, else they scroll
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from app.chat.tools.server_questions import NeedsConsent, Problem
+from app.domain.builtin_words import NAMES
 from app.domain.forms import FormField
 from app.domain.tool_servers import (
     ImportPreview,
@@ -29,14 +30,16 @@ from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
 from app.domain.visible_text import on_one_line
 from app.system.json_file import JsonFileError
 from app.system.secret_store import Keyring, SecretStore
-from app.system.translation import sentences
+from app.system.translation import listed, sentences, tr
 from app.tools.mcp import import_json
 from app.tools.mcp.entries import EntryStore
 from app.tools.mcp.entry import EntryError, Pairs, ServerEntry, exact
 from app.tools.mcp.hooks import Hooks, ServerState, ServerStatus
+from app.tools.mcp.naming import safe_name
 from app.tools.mcp.servers import McpServers
 
 T = TypeVar("T")
+_MOST_NAMED = 5
 _PLACE = re.compile(r"\{\+?[A-Za-z0-9_.]+\}")  # of a template, that a form can fill in
 _PHASES = {
     ServerState.OFF: ServerPhase.OFF,
@@ -73,7 +76,12 @@ class RunningServers:
         )
         logins = SecretStore(folder / "tool logins.json", keyring)
         self.servers = McpServers(
-            self.entries, logins, hooks, proxy=proxy, changed=self._on_changed
+            self.entries,
+            logins,
+            hooks,
+            reserved=lambda: NAMES,
+            proxy=proxy,
+            changed=self._on_changed,
         )
         self._logins, self._changed = logins, changed
         self._known: dict[str, tuple[ToolSpec, ...]] = {}  # tools of each server that runs
@@ -260,7 +268,7 @@ class RunningServers:
                     phase=_PHASES[status.state],
                     problem=status.problem,
                     remedy=status.remedy,
-                    notice=status.notice,
+                    notice=sentences(status.notice, _renamed(entry.id, tools)),
                     program=status.program,
                     tools=tuple(
                         Offered(each.name, each.title, each.description)
@@ -383,6 +391,18 @@ def _with_kept(pairs: Sequence[tuple[str, str | None]], before: Pairs) -> Pairs:
     """The entered names and values; None stands for the value that was stored."""
     known = dict(before)
     return tuple((name, known.get(name, "") if value is None else value) for name, value in pairs)
+
+
+def _renamed(server: str, tools: Iterable[ToolSpec]) -> str:
+    """Which tools of a server have other names for models, as theirs are taken; "": none."""
+    names = [
+        each.name
+        for each in tools
+        if each.id.startswith(f"{server}/") and each.name != safe_name(each.id.partition("/")[2])
+    ]
+    taken = tr("Other tools have such names too; models know these as {names}.",
+               names=listed(names[:_MOST_NAMED]))  # fmt: skip
+    return taken if names else ""
 
 
 def _servers_of(specs: Iterable[ToolSpec]) -> set[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.domain.model_ref import ModelRef
+from app.domain.parts import ToolCallPart
 from app.engines.capabilities import Capabilities
 from app.engines.client import EngineClient
 from app.engines.run import RequestFailed, start
@@ -83,6 +84,7 @@ class Tools(QObject):
         self._most = 0  # calls of the list that are shown; 0: none was asked for
         self._tokens: dict[tuple[str, str], int] = {}  # by model and digest of a tool
         state.conversation_changed.connect(self._refresh)
+        state.conversation_changed.connect(self._look_for_calls)
         state.model_changed.connect(self._refresh)
         state.settings_changed.connect(self._on_settings)
 
@@ -227,8 +229,15 @@ class Tools(QObject):
 
         self._store_queue.read(lambda store: store.tool_calls(_MOST_EXPORTED), found)
 
+    def _look_for_calls(self) -> None:
+        """Read the last calls when a chat with some is shown: their cards say who allowed them."""
+        parts = (part for message in self._state.messages for part in message.parts)
+        if not self._most and any(isinstance(part, ToolCallPart) for part in parts):
+            self.show_activity()
+
     def _on_recorded(self, row: ToolActivity) -> None:
         if not self._most:
+            self.show_activity()  # the card of the call says who allowed it
             return
         title = next((c.title for c in self._state.conversations if c.id == row.conversation), "")
         row = replace(row, title=title)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.domain.tools import CallContext, ToolError, ToolSpec
-from app.system.translation import tr
 from app.tools.builtin.tool import Changeless, in_thread, schema, spec
 
 _DESCRIPTION = (
@@ -27,7 +26,7 @@ class Calculator(Changeless):
     @property
     def spec(self) -> ToolSpec:
         """The tool as it is offered."""
-        return spec("calculate", tr("Calculator"), _DESCRIPTION, _SCHEMA)
+        return spec("calculate", _DESCRIPTION, _SCHEMA)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The expression and its result; raises ToolError, which names the place of a fault."""

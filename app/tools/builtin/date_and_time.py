@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any
 
 from app.domain.tools import CallContext, ToolError, ToolSpec
-from app.system.translation import tr
 from app.tools.builtin.tool import Changeless, in_thread, schema, spec
 
 _LONGEST = 200  # characters of an argument
@@ -35,7 +34,7 @@ class DateAndTime(Changeless):
     @property
     def spec(self) -> ToolSpec:
         """The tool as it is offered."""
-        return spec("date_and_time", tr("Date and time"), _DESCRIPTION, _SCHEMA)
+        return spec("date_and_time", _DESCRIPTION, _SCHEMA)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The answer in words; raises ToolError."""

@@ -45,7 +45,7 @@ class FetchPage:
             address=("string", "the whole address"),
             start=("integer", "character to go on from in a long page; default 0"),
         )
-        return spec("fetch_page", tr("Open a web page"), _DESCRIPTION, form, Effect.NETWORK)
+        return spec("fetch_page", _DESCRIPTION, form, Effect.NETWORK)
 
     def changes(self, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
         """Which host is asked for what; raises ToolError."""

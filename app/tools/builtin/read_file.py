@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from app.domain.tools import CallContext, Effect, ToolError, ToolSpec
-from app.system.translation import tr
 from app.tools.builtin import picked
 from app.tools.builtin.tool import Changeless, document_text, in_thread, schema, spec
 from app.tools.services import Services
@@ -54,7 +53,7 @@ class ReadFile(Changeless):
             first_line=("integer", "default 1"),
             lines=("integer", "how many lines; default as many as fit"),
         )
-        return spec("read_file", tr("Read a file"), _READ, form, Effect.READS)
+        return spec("read_file", _READ, form, Effect.READS)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The lines, below a line that says which they are; raises ToolError."""
@@ -165,7 +164,7 @@ class ListFolder(Changeless):
             path=("string", "a picked folder or one in it"),
             pattern=("string", 'such as "*.txt"; searches subfolders'),
         )
-        return spec("list_folder", tr("List a folder"), _LIST, form, Effect.READS)
+        return spec("list_folder", _LIST, form, Effect.READS)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """Names, sizes and dates; raises ToolError."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.domain.tools import CallContext, Effect, ToolError, ToolSpec
-from app.system.translation import tr
 from app.tools.builtin.tool import Changeless, schema, spec
 from app.tools.services import Found, Services
 
@@ -32,8 +31,7 @@ class SearchDocuments(Changeless):
     @property
     def spec(self) -> ToolSpec:
         """The tool as it is offered."""
-        title = tr("Search the chat's documents")
-        return spec("search_documents", title, _DOCUMENTS, _form(), Effect.READS)
+        return spec("search_documents", _DOCUMENTS, _form(), Effect.READS)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The passages; raises ToolError."""
@@ -51,7 +49,7 @@ class SearchChats(Changeless):
     @property
     def spec(self) -> ToolSpec:
         """The tool as it is offered."""
-        return spec("search_chats", tr("Search all chats"), _CHATS, _form(), Effect.READS)
+        return spec("search_chats", _CHATS, _form(), Effect.READS)
 
     async def call(self, arguments: Mapping[str, Any], context: CallContext) -> str:
         """The messages; raises ToolError."""

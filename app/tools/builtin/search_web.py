@@ -56,9 +56,8 @@ class SearchWeb:
             query=("string", "what to search for, in a few words"),
             count=("integer", f"results, 1 to {_MOST}; default {_COUNT}"),
         )
-        problem = "" if self._settings() else tr("No web search service is set up.")
-        title = tr("Search the web")
-        return spec("search_web", title, _DESCRIPTION, form, Effect.NETWORK, problem=problem)
+        problem = "" if self._settings() else tr("No web search service is named in the settings.")
+        return spec("search_web", _DESCRIPTION, form, Effect.NETWORK, problem=problem)
 
     def changes(self, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
         """Which host the query is sent to; raises ToolError."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from app.domain.builtin_words import about_of, title_of
 from app.domain.tools import CallContext, Effect, ToolSpec
 from app.tools.services import Services
 
@@ -66,12 +67,18 @@ def schema(required: Sequence[str] = (), /, **properties: tuple[str, str]) -> st
     return json.dumps(form, ensure_ascii=False)
 
 
-def spec(
-    name: str, title: str, description: str, form: str, *effects: Effect, problem: str = ""
-) -> ToolSpec:
-    """The description of a built-in tool."""
-    id = PREFIX + name
-    return ToolSpec(id, name, title, description, form, effects=frozenset(effects), problem=problem)
+def spec(name: str, description: str, form: str, *effects: Effect, problem: str = "") -> ToolSpec:
+    """The description of a built-in tool, with its words for the window."""
+    return ToolSpec(
+        PREFIX + name,
+        name,
+        title_of(name),
+        description,
+        form,
+        effects=frozenset(effects),
+        problem=problem,
+        about=about_of(name),
+    )
 
 
 async def in_thread(work: Callable[[threading.Event], T]) -> T:

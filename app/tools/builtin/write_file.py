@@ -64,7 +64,7 @@ class WriteFile:
             old=("string", "exact part to replace; must occur once"),
             new=("string", "what replaces it"),
         )
-        return spec("write_file", tr("Write a file"), _DESCRIPTION, form, Effect.WRITES)
+        return spec("write_file", _DESCRIPTION, form, Effect.WRITES)
 
     def changes(self, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
         """What is written, and where; raises ToolError."""

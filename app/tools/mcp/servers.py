@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
 from app.system.secret_store import SecretStore
-from app.system.translation import number, tr
+from app.system.translation import number, sentences, tr
 from app.tools.mcp.entries import EntryStore
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.errors import SessionEnded, StartError
@@ -305,7 +305,7 @@ class _Server:
         self.session = session
         async with session.opened() as ended:
             self._known = session.tools
-            self._set(ServerState.READY)
+            self._set(ServerState.READY, notice=self._cut_words(session))
             settled.set()
             waits = [asyncio.ensure_future(each.wait()) for each in (ended, self._stops)]
             try:
@@ -334,11 +334,19 @@ class _Server:
                 changed=number(changed),
                 removed=number(removed),
             )
+            notice = sentences(notice, self._cut_words(session))
             self.log.add(notice)
             self.status = replace(self.status, notice=notice, tools=len(session.tools))
             self._update()
 
-    def _set(self, state: ServerState, problem: str = "", remedy: str = "") -> None:
+    def _cut_words(self, session: Session) -> str:
+        """That not all of its tools are used; "": they are."""
+        count = number(len(session.tools))
+        return tr("Only the first {count} of its tools are used.", count=count) * session.is_cut
+
+    def _set(
+        self, state: ServerState, problem: str = "", remedy: str = "", notice: str = ""
+    ) -> None:
         session, entry = self.session, self.entry
         assert entry is not None
         is_ready = session is not None and state is ServerState.READY
@@ -348,7 +356,7 @@ class _Server:
             state,
             problem,
             remedy,
-            "",
+            notice,
             session.program if session and is_ready else "",
             session.protocol if session and is_ready else "",
             len(session.tools) if session and is_ready else 0,

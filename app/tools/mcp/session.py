@@ -83,7 +83,7 @@ class Session:
     ) -> None:
         """`changed` is called when the server changed its list of tools."""
         self.tools: tuple[ToolSpec, ...] = ()
-        self.left_out = 0
+        self.is_cut = False  # it lists more tools than are used
         self._entry, self._hooks, self._secrets, self._log = entry, hooks, secrets, log
         self._changed, self._proxy, self._mode = changed, proxy, mode
         self._client: Client | None = None
@@ -285,7 +285,7 @@ class Session:
         found = specs.Listing(self._entry, self._log)
         async for page in self._pages(client.list_tools, specs.MOST_TOOLS):
             found.add(page.tools)
-        self.tools, self.left_out = found.specs, found.left_out
+        self.tools, self.is_cut = found.specs, found.is_cut
 
     async def _pages(self, fetch: _Fetch[Page], most: int = _MOST_ITEMS) -> AsyncGenerator[Page]:
         """The pages of a list, until there are enough items; raises ToolError.
@@ -375,8 +375,7 @@ class Session:
                 return ToolError(f"{name}: {visible(str(error), _MOST_TEXT)}")
 
     def _ended_sentence(self) -> str:
-        why = f" {self._stdio.reason}" if self._stdio and self._stdio.reason else ""
-        return f"{self._entry.name} ended in the middle of the call.{why}"
+        return self.reason or f"{self._entry.name} ended in the middle of the call."
 
     def _http_reason(self, error: MCPError) -> str:
         """The sentence of the HTTP part for what the SDK only calls an error."""

@@ -27,7 +27,7 @@ class Listing:
     """The tools that a server lists, page by page; their names are not made unique yet."""
 
     def __init__(self, entry: ServerEntry, log: ServerLog) -> None:
-        self.left_out = 0  # tools beyond the limit, or with a name that cannot be used
+        self.is_cut = False  # there are more than `MOST_TOOLS`
         self._entry, self._log = entry, log
         self._made: dict[str, ToolSpec] = {}
 
@@ -45,8 +45,8 @@ class Listing:
                 self._log.add(f"a tool was left out: its name is listed twice: {tool.name}")
             elif len(self._made) < MOST_TOOLS:
                 self._made[tool.name] = _spec(self._entry, tool)
-                continue
-            self.left_out += 1
+            else:
+                self.is_cut = True
 
 
 def _spec(entry: ServerEntry, tool: types.Tool) -> ToolSpec:

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from app.domain.builtin_words import about_of, title_of
 from app.domain.tools import CallContext, Effect, ToolError, ToolFile, ToolOutcome, ToolSpec
 from app.system.translation import tr
 from app.tools.sandbox.probe import Sandbox
 from app.tools.sandbox.sandbox import Ending, SandboxError, SandboxLimits, SandboxResult
 
-ID = "builtin/run_python"
+_NAME = "run_python"
+ID = f"builtin/{_NAME}"
 _LIMITS = SandboxLimits()
 _AT_ONCE = 2  # programs
 _DESCRIPTION = (
@@ -51,12 +53,13 @@ class PythonTool:
         return (
             ToolSpec(
                 ID,
-                "run_python",
-                tr("Run Python"),
+                _NAME,
+                title_of(_NAME),
                 _DESCRIPTION,
                 _SCHEMA,
                 effects=frozenset({Effect.RUNS}),
                 problem=self._sandbox.problem(),
+                about=about_of(_NAME),
             ),
         )
 

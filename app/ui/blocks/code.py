@@ -1,7 +1,8 @@
 """Code block view: a card with a header (language, Copy button) above the lines of code.
 
 Each line has a QTextLayout that is created when the line is first painted, so a block of 2,000
-lines costs no more than the 30 in the viewport, and a streamed line costs one line.
+lines costs no more than the 30 in the viewport, and a streamed line costs one line. Where long lines
+are broken, each piece is a line of its own, without a line break in the text behind it.
 """
 
 from __future__ import annotations
@@ -126,10 +127,46 @@ class CodeView:
     def layout(self, width: float) -> float:
         """Lay out for a width; returns the height."""
         self._width = width
+        if self._code.wraps:
+            self._wrap(max(width - 2 * CODE_PADDING, self._column))
         self.horizontal_scroll.fit(self._widest, width - 2 * CODE_PADDING)
         foot = GRAB_HEIGHT if self.horizontal_scroll.overflows else 0
         self.height = float(CODE_HEADER + len(self._lines) * self._style.code_line + 12 + foot)
         return self.height
+
+    def _wrap(self, room: float) -> None:
+        """Break the lines that are wider than `room`."""
+        self._lines, self._starts, self._widest = [], [], 0.0
+        position = 0
+        for line in self._code.text.split("\n"):
+            for piece in self._pieces(line, room):
+                self._lines.append(piece)
+                self._starts.append(position)
+                self._widest = max(self._widest, min(self._line_width(piece), room))
+                position += units(piece)
+            position += 1
+        self._spans = [None] * len(self._lines)
+        self._line_layouts.clear()
+
+    def _pieces(self, line: str, room: float) -> Iterator[str]:
+        if self._line_width(line) <= room:
+            yield line
+            return
+        layout = QTextLayout(line, self._style.code)
+        option = self._text_option()
+        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        layout.setTextOption(option)
+        layout.beginLayout()
+        while (made := layout.createLine()).isValid():
+            made.setLineWidth(room)
+            yield cut(line, made.textStart(), made.textStart() + made.textLength())
+        layout.endLayout()
+
+    def _text_option(self) -> QTextOption:
+        option = QTextOption()
+        option.setTabStopDistance(TAB_COLUMNS * self._column)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        return option
 
     def _line(self, index: int) -> QTextLayout:
         """The cached layout of a line, created on first use."""
@@ -137,10 +174,8 @@ class CodeView:
         if found:
             return found
         layout = QTextLayout(self._lines[index], self._style.code)
-        option = QTextOption()
+        option = self._text_option()
         option.setWrapMode(QTextOption.WrapMode.NoWrap)
-        option.setTabStopDistance(TAB_COLUMNS * self._column)
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         layout.setTextOption(option)
         layout.setCacheEnabled(True)
         layout.setFormats(self._formats(index))

@@ -30,7 +30,7 @@ class ToolsSection(Section):
         self._settings = NO_SETTINGS
         self._looked: tuple[Path, ...] = ()
         self.words = note("")
-        self.switches = ToolSwitches()
+        self.switches = ToolSwitches(has_servers=True)
         self.total = label("", "secondary", wraps=True)
         self.paths = ToolPathList()
         self.activity_button = TextButton(tr("What tools did…"), "link")
@@ -46,7 +46,8 @@ class ToolsSection(Section):
         self.body.addLayout(foot)
         self.activity_button.clicked.connect(self.activity_requested)
         self.servers_button.clicked.connect(self.servers_requested)
-        self.switches.switched.connect(self._switch)
+        self.switches.switched.connect(lambda id, on: self._switch((id,), on))
+        self.switches.several_switched.connect(self._switch)
         self.switches.rebuilt.connect(self._mark)
         self.paths.changed.connect(self._change_paths)
         state.rows_changed.connect(self.refresh)
@@ -91,7 +92,7 @@ class ToolsSection(Section):
             tool.id,
             tool.title or tool.name,
             tool.server,
-            tool.description,
+            tool.about or tool.description,
             facts_words(row.tokens, asks=not tool.is_given),
             tool.problem,
             on,
@@ -114,7 +115,7 @@ class ToolsSection(Section):
         ]
         words = trn("{count} tool is on.", "{count} tools are on.", len(used)) if used else ""
         if tokens := sum(row.tokens for row in used):
-            cost = tr("They take ≈ {count} tokens of each prompt.", count=number(tokens))
+            cost = tr("That is ≈ {count} tokens of each prompt.", count=number(tokens))
             words = sentences(words, cost)
         self.total.setText(words)
         self.total.setVisible(bool(words) and not self._state.reason)
@@ -130,9 +131,9 @@ class ToolsSection(Section):
         self.marked = tuple(row.switch for row in self.switches.rows.values())
         self.show_changed(not self.mark.isHidden())
 
-    def _switch(self, id: str, on: bool) -> None:
-        kept = tuple(each for each in self._settings.tools if each != id)
-        self.edit(tools=(*kept, id) if on else kept)
+    def _switch(self, ids: tuple[str, ...], on: bool) -> None:
+        kept = tuple(each for each in self._settings.tools if each not in ids)
+        self.edit(tools=(*kept, *ids) if on else kept)
 
     def _change_paths(self, readable: tuple[Path, ...], writable: tuple[Path, ...]) -> None:
         self.edit(readable=readable, writable=writable)

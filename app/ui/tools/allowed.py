@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
 
+from app.domain.builtin_words import title_of
 from app.domain.tool_activity import Grant
 from app.domain.tools import Effect, ToolSpec
 from app.state.chat import State
@@ -93,7 +94,7 @@ class AllowedView(QWidget):
                 tool.id,
                 tool.title or tool.name,
                 tool.server,
-                tool.description,
+                tool.about or tool.description,
                 tr("“Always” is offered") if tool.id in state.may_always else "",
                 on=tool.id in state.may_always,
             )
@@ -160,4 +161,6 @@ def _name(grant: Grant, tools: dict[str, ToolSpec]) -> str:
     server, _, name = grant.tool.rpartition("/")
     if tool is not None:
         server, name = tool.server, tool.title or tool.name
+    elif server == "builtin":
+        server, name = "", title_of(name) or name
     return with_server(name, server)

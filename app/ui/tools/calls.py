@@ -265,7 +265,6 @@ def _matches(call: ToolActivity, query: Sequence[str], titles: dict[str, str]) -
     """Whether all words are in what is known of a call."""
     if not query:
         return True
-    title = titles.get(call.tool, "")
-    parts = (call.name, title, call.server, call.title, call.arguments, call.result)
+    parts = (call.name, tool_words(call, titles), call.title, call.arguments, call.result)
     text = " ".join(parts).casefold()
     return all(word in text for word in query)

@@ -220,6 +220,7 @@ class QuestionsView(QWidget):
         super().__init__()
         self._state, self._height = state, height
         self.card: QuestionCard | None = None
+        self._before: QWidget | None = None  # what had the focus before the question
         self.count = wrapped("")
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 8, 0, 0)
@@ -267,15 +268,22 @@ class QuestionsView(QWidget):
         is_own = isinstance(question, FormQuestion) and question.is_own
         if is_own or isinstance(question, StartQuestion):  # the user has just asked for it
             self.setVisible(True)
+            if (before := self.window().focusWidget()) is not None:
+                self._before = before
+                before.destroyed.connect(self._forget)
             card.first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _close(self, card: QuestionCard) -> None:
-        had_focus = card.isAncestorOf(self.window().focusWidget() or self)
+        before, self._before = self._before, None
+        if card.isAncestorOf(self.window().focusWidget() or self):
+            near = before if before is not None and before.isVisible() else self.window()
+            near.setFocus(Qt.FocusReason.OtherFocusReason)
         self._layout.removeWidget(card)
         card.hide()
         card.deleteLater()
-        if had_focus:
-            self.window().setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _forget(self) -> None:
+        self._before = None
 
     def _answer(self, value: object) -> None:
         if self.card is None:

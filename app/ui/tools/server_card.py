@@ -97,6 +97,12 @@ class ServerCard(QFrame):
             button.setAccessibleName(tr("{action}: {name}", action=button.text(), name=row.name))
         self.details.show_server(row)
 
+    def show_asking(self) -> None:
+        """Show that the user is asked whether it may start."""
+        self.switch.setChecked(True)
+        set_property(self.words, "tone", "secondary")
+        show_words(self.words, tr("It starts when you allow it above."))
+
     def set_open(self, is_open: bool) -> None:
         """Show or hide the details."""
         self.details_button.setChecked(is_open)

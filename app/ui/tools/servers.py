@@ -55,7 +55,8 @@ class ServersPage(ScrollPage):
             tr(
                 "A server gives your models more tools, such as files, calendars or databases. It "
                 "is a program on this computer, or an address. A program can do all that you can "
-                "do here: start only what you trust."
+                "do here: start only what you trust. Its tools are switched on in the settings of "
+                "a chat."
             )
         )
         self.none = wrapped(
@@ -129,7 +130,7 @@ class ServersPage(ScrollPage):
             card = self.cards.get(row.id) or self._make(row, place)
             card.show_server(row)
             if row.id in asked:
-                card.switch.setChecked(True)
+                card.show_asking()
             card.set_open(row.id == self._opened)
 
     def _make(self, row: ServerRow, place: int) -> ServerCard:

@@ -15,7 +15,7 @@ from app.system.translation import isolated, listed, number, tr, trn
 from app.ui.theme import icons
 from app.ui.theme.palette import Palette, follow_palette
 from app.ui.theme.theme import BODY, SMALL, font
-from app.ui.widgets.controls import ElidedLabel, label, set_property
+from app.ui.widgets.controls import ElidedLabel, TextButton, label, set_property
 from app.ui.widgets.switch import Switch
 from app.ui.widgets.tips import plain_tip
 
@@ -82,10 +82,14 @@ class ToolSwitches(QWidget):
     """A row for each tool; of very many only some, and all of those that a search finds."""
 
     switched = Signal(str, bool)  # id of the tool
+    several_switched = Signal(object, bool)  # ids of tools of one server
     rebuilt = Signal()  # `rows` are others
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_servers: bool = False) -> None:
+        """`has_servers`: a button beside the name of a server switches all of its tools."""
         super().__init__()
+        self._has_servers = has_servers
+        self.heads: dict[str, TextButton] = {}  # these buttons, by server
         self._tools: tuple[ToolSwitch, ...] = ()
         self._shape: list[tuple[str, str]] = []  # server and id of each row
         self.rows: dict[str, ToolRow] = {}  # by id of the tool
@@ -127,6 +131,8 @@ class ToolSwitches(QWidget):
             self._shape = shape
         for tool in shown:
             self.rows[tool.id].show_tool(tool)
+        for server in self.heads:
+            self._show_head(server, found)
         left = len(found) - len(shown)
         words = ""
         if left:
@@ -148,23 +154,59 @@ class ToolSwitches(QWidget):
             if (widget := item.widget()) is not None:
                 widget.hide()
                 widget.deleteLater()
-        self.rows = {}
+        self.rows, self.heads = {}, {}
         servers = list(dict.fromkeys(tool.server for tool in shown))
         for server in servers:
             if servers != [""]:
-                self._rows.addWidget(_heading(server))
+                self._rows.addWidget(self._head(server))
             for tool in shown:
                 if tool.server == server:
                     row = self.rows[tool.id] = ToolRow()
                     row.switched.connect(partial(self.switched.emit, tool.id))
                     self._rows.addWidget(row)
         before: QWidget = self.search
-        for row in self.rows.values():
-            QWidget.setTabOrder(before, row.switch)
-            before = row.switch
+        tools = {tool.id: tool for tool in shown}
+        for id, row in self.rows.items():
+            head = self.heads.get(tools[id].server)
+            for part in (row.switch,) if head is None else (head, row.switch):
+                QWidget.setTabOrder(before, part)
+                before = part
         if focused in self.rows:
             self.rows[focused].switch.setFocus(Qt.FocusReason.OtherFocusReason)
         self.rebuilt.emit()
+
+    def _head(self, server: str) -> QWidget:
+        """The name of a server, with the button that switches all of its tools."""
+        if not (server and self._has_servers):
+            return _heading(server)
+        head = QWidget()
+        line = QHBoxLayout(head)
+        line.setContentsMargins(0, 0, 0, 0)
+        button = self.heads[server] = TextButton("", "link")
+        button.clicked.connect(partial(self._switch_server, server))
+        line.addWidget(_heading(server), 1)
+        line.addWidget(button, 0, Qt.AlignmentFlag.AlignBottom)
+        return head
+
+    def _show_head(self, server: str, found: Sequence[ToolSwitch]) -> None:
+        button = self.heads[server]
+        tools = [tool for tool in found if tool.server == server and tool.can_switch]
+        all_on = all(tool.on for tool in tools)
+        button.setText(tr("All off") if all_on else tr("All on"))
+        button.setVisible(len(tools) > 1)
+        name = isolated(on_one_line(server))
+        button.setAccessibleName(tr("{action}: {name}", action=button.text(), name=name))
+
+    def _switch_server(self, server: str) -> None:
+        """Switch the tools of a server that the search finds: off if all of them are on."""
+        query = self.search.text().casefold().split()
+        tools = [
+            tool
+            for tool in self._tools
+            if tool.server == server and tool.can_switch and _matches(tool, query)
+        ]
+        on = not all(tool.on for tool in tools)
+        self.several_switched.emit(tuple(tool.id for tool in tools if tool.on != on), on)
 
     def _recolor(self, palette: Palette) -> None:
         self._icon.setIcon(icons.icon("search", palette.secondary, 16))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import cast
 
+from app.domain.builtin_words import title_of
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.domain.tool_words import indented
 from app.domain.visible_text import on_one_line, written_out
@@ -69,7 +70,8 @@ def allowed_words(allowed: Allowed) -> str:
 
 def tool_words(call: ToolActivity, titles: Mapping[str, str]) -> str:
     """The title of the tool, by its id, and its server."""
-    return with_server(titles.get(call.tool) or call.name, call.server)
+    name = call.name if call.server else title_of(call.name) or call.name
+    return with_server(titles.get(call.tool) or name, call.server)
 
 
 def with_server(title: str, server: str) -> str:

@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QRect, QTimer, Signal
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.domain.tool_activity import Allowed
+from app.domain.tool_activity import ToolActivity
 from app.state.tools import CallPhase, Consent, LiveCall, ToolsState
 from app.system.translation import tr
 from app.ui.blocks.style import ReadingStyle
@@ -56,7 +56,7 @@ class Calls(QObject):
         self._title: Callable[[int], str] = lambda conversation: ""
         self._edited: dict[Key, str] = {}  # arguments of consents that are not shown now
         self._tools: Mapping[str, ToolSpec] = {}
-        self._allowed: dict[int, dict[str, Allowed]] = {}
+        self._made: dict[int, dict[str, ToolActivity]] = {}  # by message and call
         self._waiting: set[int] = set()  # messages whose output has grown
         self._wanted: Key | None = None  # consent that is to have the focus when it is there
         self._focus_before: QWidget | None = None
@@ -83,7 +83,7 @@ class Calls(QObject):
         if self._state is None:
             return NOTHING_KNOWN
         live = self._state.of_message(message)
-        return KnownCalls(self._tools, live, self._allowed.get(message, {}))
+        return KnownCalls(self._tools, live, self._made.get(message, {}))
 
     def _on_rows(self) -> None:
         assert self._state is not None
@@ -92,10 +92,12 @@ class Calls(QObject):
 
     def _on_activity(self) -> None:
         assert self._state is not None
-        self._allowed = {}
+        before, self._made = self._made, {}
         for made in self._state.activity:
-            self._allowed.setdefault(made.message, {})[made.call] = made.allowed
-        self._show_all()
+            self._made.setdefault(made.message, {})[made.call] = made
+        for message, calls in self._made.items():
+            if calls != before.get(message):
+                self._show(message)
 
     def _show_all(self) -> None:
         for index, view in enumerate(self._layout.stack.views):

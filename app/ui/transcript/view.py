@@ -481,10 +481,11 @@ class Transcript(QAbstractScrollArea):
         self.viewport().update()
 
     def _height_changed(self, index: int) -> None:
+        before = self.stack.height
         self.stack.refresh(index)
         below = self.message_layout.message_top(index)
         self.scroller.relayout()
-        if index < len(self.stack) - 1:
+        if index < len(self.stack) - 1 or self.stack.height < before:
             self.viewport().update(0, max(round(below), 0), self.width(), self.height())
 
     def _moved(self, dy: int, everything: bool) -> None:

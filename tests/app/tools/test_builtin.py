@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from app.domain.builtin_words import NAMES, about_of, title_of
 from app.domain.tools import CallContext, Effect, ToolError, ToolOutcome, ToolSource, ToolSpec
 from app.tools.builtin.source import BuiltInTools
 from app.tools.joined import JoinedTools
+from app.tools.sandbox.tool import PythonTool
 from app.tools.services import Found
 from tool_services import RecordedServices
 
@@ -197,3 +199,14 @@ def test_offering_the_tools_loads_nothing_that_only_a_call_needs() -> None:
     assert "app.tools.builtin.fetch_page" in loaded
     assert loaded & heavy == set()
     assert not any(name.startswith("app.documents") for name in loaded)
+
+
+def test_every_built_in_tool_has_words_for_the_window() -> None:
+    made = [*source().tools(), *PythonTool().tools()]
+    assert tuple(each.name for each in made) == NAMES
+    for each in made:
+        assert (each.title, each.about) == (title_of(each.name), about_of(each.name))
+        assert each.title
+        assert each.about.endswith(".")
+    assert len({each.title for each in made} | {each.about for each in made}) == 2 * len(made)
+    assert (title_of("lookup"), about_of("lookup")) == ("", "")

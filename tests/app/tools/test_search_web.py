@@ -153,7 +153,7 @@ def test_a_refused_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_service_it_is_off() -> None:
-    assert tool(None).spec.problem == "No web search service is set up."
+    assert tool(None).spec.problem == "No web search service is named in the settings."
     with pytest.raises(ToolError, match="No web search service"):
         asyncio.run(tool(None).call({"query": "x"}, CONTEXT))
     with pytest.raises(ToolError, match="needs a key"):

@@ -19,7 +19,7 @@ _SYMBOLS = {
     CallLook.WRITING: "edit",
     CallLook.NEXT: "more",
     CallLook.ASKING: "ask",
-    CallLook.RUNNING: "more",
+    CallLook.RUNNING: "play",
     CallLook.DONE: "check",
     CallLook.FAILED: "warning",
     CallLook.DENIED: "close",

@@ -651,7 +651,10 @@ class MessageView:
         bands = [
             (part.y, part.y + CODE_HEADER) for part in self.parts if isinstance(part.view, CodeView)
         ]
-        rows = [(row.area.top(), row.area.bottom()) for row in self.rows]
+        rows = [  # the frame of a card, too
+            (min(area.top() for area in areas), max(area.bottom() for area in areas))
+            for areas in ((row.area, row.frame) if row.call else (row.area,) for row in self.rows)
+        ]
         return [*rows, *bands]
 
     def row_at(self, point: QPointF) -> int:

@@ -329,8 +329,8 @@ def known_call(
     """A call with all that is known of it."""
     call = ShownCall(part, result)
     live = known.live.get(call.id) if call.id and result is None else None
-    tool, allowed = known.tools.get(call.name), known.allowed.get(call.id)
-    return ShownCall(part, result, live, tool, allowed, streaming, is_last)
+    tool, made = known.tools.get(call.name), known.made.get(call.id)
+    return ShownCall(part, result, live, tool, made, streaming, is_last)
 
 
 def _fenced(text: str, language: str) -> str:

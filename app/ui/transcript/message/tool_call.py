@@ -14,8 +14,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from app.domain.builtin_words import title_of
 from app.domain.parts import CallEnd, ToolCallPart, ToolResultPart
-from app.domain.tool_activity import Allowed
+from app.domain.tool_activity import ToolActivity
 from app.domain.tool_words import (
     allowed_sentence,
     argument_list,
@@ -66,7 +67,7 @@ class KnownCalls:
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, "ToolSpec"])  # by name
     live: Mapping[str, LiveCall] = field(default_factory=dict[str, LiveCall])  # by call
-    allowed: Mapping[str, Allowed] = field(default_factory=dict[str, Allowed])  # by call
+    made: Mapping[str, ToolActivity] = field(default_factory=dict[str, ToolActivity])  # by call
 
 
 NOTHING_KNOWN = KnownCalls()
@@ -80,7 +81,7 @@ class ShownCall:
     result: ToolResultPart | None = None
     live: LiveCall | None = None
     tool: ToolSpec | None = None  # None: there is no such tool now
-    allowed: Allowed | None = None  # None: not known
+    made: ToolActivity | None = None  # of the list of all calls; None: not known
     streaming: bool = False  # its answer is being written
     is_last: bool = False  # of the parts of that answer
 
@@ -96,15 +97,16 @@ class ShownCall:
 
     @property
     def title(self) -> str:
-        """The tool's title, or its name."""
+        """The tool's title, which a built-in one keeps where it is off, or its name."""
         tool = self.live.tool if self.live else self.tool
-        return on_one_line(tool.title if tool and tool.title else self.name) or tr("Tool")
+        title = tool.title if tool else title_of(self.name)
+        return on_one_line(title or self.name) or tr("Tool")
 
     @property
     def server(self) -> str:
         """The name of its MCP server; "": built in, or not known."""
-        tool = self.live.tool if self.live else self.tool
-        return on_one_line(tool.server) if tool else ""
+        known = (self.live.tool if self.live else None) or self.made or self.tool
+        return on_one_line(known.server) if known else ""
 
     @property
     def short(self) -> str:
@@ -141,7 +143,7 @@ class ShownCall:
                 return tr("waits for you")
             case CallLook.RUNNING:
                 took = time.monotonic() - self.live.began if self.live and self.live.began else 0.0
-                seconds = seconds_words(float(int(took)))
+                seconds = seconds_words(took, whole=True)
                 return tr("running {time}", time=seconds) if seconds else tr("running")
             case CallLook.LOST:
                 return tr("no result")
@@ -189,7 +191,7 @@ def _blocks(call: ShownCall) -> tuple[Block, ...]:
         made.append(_code(shown_output(output), tr("Output")))
     if call.result is not None and call.result.text:
         text, language = result_and_language(call.result.text)
-        made.append(_code(text, tr("Result"), language))
+        made.append(_code(text, tr("Result"), language, wraps=not language))
     if call.result is not None and (files := kept_files(call.result)):
         made.append(files)
     made.append(_foot(call))
@@ -208,7 +210,7 @@ def _arguments(arguments: str) -> list[Block]:
             runs = (Run(name, bold=True), Run(f"  {value}"))
             made.append(Paragraph(Place(0, 1, tight=number > 0), runs))
         else:
-            made.append(_code(value, name))
+            made.append(_code(value, name, wraps="\n" not in value))
     return made
 
 
@@ -232,15 +234,15 @@ def _foot(call: ShownCall) -> CallFoot:
             words.append(cut_sentence(call.result))
     if call.part is not None and call.part.written:
         words.append(tr("You changed its arguments."))
-    words.append(allowed_sentence(call.allowed))
+    words.append(allowed_sentence(call.made.allowed if call.made else None))
     if call.server:
         words.append(tr("It is a tool of the server {name}.", name=isolated(call.server)))
     again = call.part is not None and bool(call.id) and not call.streaming
     return CallFoot(Place(0, 1), (Run(sentences(*words)),), again=again)
 
 
-def _code(text: str, label: str, language: str = "") -> Code:
-    return Code(Place(0, 1), language, text.removesuffix("\n"), True, label)
+def _code(text: str, label: str, language: str = "", *, wraps: bool = False) -> Code:
+    return Code(Place(0, 1), language, text.removesuffix("\n"), True, label, wraps)
 
 
 def _placed(blocks: list[Block]) -> list[Block]:

@@ -388,9 +388,10 @@ def test_a_chat_with_tools_shows_them_without_its_panel(start: Start) -> None:
     assert [row.tool for row in stage.states.tools.rows] == [ADD, NOTE, PAGE]
 
 
-def test_every_call_is_in_the_list(start: Start, source: FakeTools) -> None:
+def test_every_call_is_in_the_list_which_a_chat_with_calls_reads(
+    start: Start, source: FakeTools
+) -> None:
     stage = start()
-    stage.controller.tools.show_activity()
     stage.controller.send("Write")
     stage.drain()
     called(stage, ("write_note", {"text": "a"}), ("write_note", {"text": "b"}))
@@ -408,8 +409,9 @@ def test_every_call_is_in_the_list(start: Start, source: FakeTools) -> None:
     ]
     assert json.loads(shown[-1].arguments) == {"text": "a"}
     assert shown[-1].result == "written: a"
+    chat = shown[0].conversation
     stage = start()
-    stage.controller.tools.show_activity()
+    stage.controller.open_conversation(chat)
     until(lambda: stage.states.tools.activity_count == 3)
     assert [replace(row, title="") for row in stage.states.tools.activity] == [
         replace(row, title="") for row in shown

@@ -150,11 +150,11 @@ def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(star
     stage.look()
     stage.add("dies")
     stage.allow()
-    with pytest.raises(ToolError, match="ended in the middle"):
+    with pytest.raises(ToolError, match="ended with exit code 3"):
         call(stage, text="a")
     stage.reaches(ServerPhase.FAILED)
     assert [each.name for each in stage.servers.source().tools()] == ["echo"]
-    with pytest.raises(ToolError, match="ended in the middle"):  # it ran again
+    with pytest.raises(ToolError, match="ended with exit code 3"):  # it ran again
         call(stage, text="a")
     stage.reaches(ServerPhase.FAILED)
     assert not stage.servers.source().tools()
@@ -311,3 +311,17 @@ def test_a_login_is_waited_for_and_can_be_cancelled_and_forgotten(
         stage.servers.log_out(id)
         stage.reaches(ServerPhase.OFF, "Site")
         until(lambda: place.token not in keys.read_text(encoding="utf-8"))
+
+
+def test_a_server_that_takes_names_of_built_in_tools_gets_others_and_that_is_said(
+    start: Start,
+) -> None:
+    stage = start()
+    stage.look()
+    stage.add("shadows")
+    stage.allow()
+    row = stage.reaches(ServerPhase.READY)
+    assert row.tools[0].id == "Echo_calculate"
+    assert "models know these as Echo_calculate, Echo_Read_File" in row.notice
+    names = [tool.name for tool in stage.servers.source().tools()]
+    assert names == [tool.id for tool in row.tools]

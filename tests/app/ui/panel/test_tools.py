@@ -92,7 +92,7 @@ def test_a_switch_puts_a_tool_into_the_settings_of_the_chat(
     in_window.switches.rows[CLOCK.id].switch.click()
     assert settings(stage).tools == (CALCULATE.id, CLOCK.id)
     tokens = sum(row.tokens for row in stage.states.tools.rows if row.tool in (CALCULATE, CLOCK))
-    words = f"2 tools are on. They take ≈ {tokens} tokens of each prompt."
+    words = f"2 tools are on. That is ≈ {tokens} tokens of each prompt."
     assert in_window.total.text() == words
     assert "Changed in this chat" in (
         in_window.switches.rows[READ.id].switch.accessibleDescription()
@@ -121,6 +121,25 @@ def test_tools_are_below_their_servers_with_a_line_and_what_they_cost(
     ]
     assert section.switches.search.isHidden()
     assert section.paths.servers.isVisible()
+
+
+def test_all_tools_of_a_server_are_switched_at_once(panel: Panel, section: ToolsSection) -> None:
+    more = [
+        ToolRow(tool("files/a", "Read", "Reads.", server="files")),
+        ToolRow(tool("files/b", "Write", "Writes.", server="files")),
+        ToolRow(tool("files/c", "Burn", "Burns.", server="files", problem="No flame.")),
+    ]
+    panel.tools.set_rows([*ROWS, *more], "")
+    panel.show(ChatSettings(tools=(CALCULATE.id, "files/a")))
+    head = section.switches.heads["files"]
+    assert head.text() == "All on"
+    assert head.accessibleName() == "All on: files"
+    assert section.switches.heads["tracker"].isHidden()  # it has one
+    head.click()
+    assert panel.settings.tools == (CALCULATE.id, "files/a", "files/b")
+    assert head.text() == "All off"
+    head.click()
+    assert panel.settings.tools == (CALCULATE.id,)
 
 
 def test_without_servers_no_heading_says_that_tools_are_built_in(

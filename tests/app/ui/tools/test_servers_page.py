@@ -147,6 +147,25 @@ def test_the_exact_command_is_shown_and_starting_is_not_what_return_does(stage: 
     assert answers == [(1, True)]
 
 
+def test_a_server_that_the_user_is_asked_about_says_so_and_the_focus_comes_back(
+    stage: Stage,
+) -> None:
+    page = opened(stage, *ROWS)
+    stage.window.activateWindow()
+    asked = page.cards[START.server]
+    before = asked.words.text()
+    asked.switch.setFocus()
+    stage.states.tool_servers.set_questions((START,))
+    flush()
+    assert stage.window.focusWidget() is not asked.switch
+    assert asked.switch.isChecked()
+    assert asked.words.text() == "It starts when you allow it above."
+    stage.states.tool_servers.set_questions(())
+    flush()
+    assert stage.window.focusWidget() is asked.switch
+    assert asked.words.text() == before
+
+
 def test_a_preview_says_what_is_added_and_what_is_not(stage: Stage) -> None:
     page = opened(stage)
     ended: list[bool] = []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QAccessible, QContextMenuEvent
-from PySide6.QtWidgets import QMenu
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
+from PySide6.QtGui import QAccessible, QContextMenuEvent, QPaintEvent, QRegion
+from PySide6.QtWidgets import QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.domain.message import MessageState
@@ -66,6 +67,84 @@ def test_cards_say_in_one_line_what_was_called_and_what_came_of_it(
     assert texts(one) == ["Two sums.", "Done."]
     tools.set_rows([], "")
     assert calls_of(one)[0] == "sum, n: 1, done · 0.3 s"
+
+
+def test_tools_that_are_off_keep_the_titles_and_servers_that_are_known(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    parts = (call(1, "{}", replace(SUM, name="calculate")), call(2, "{}", FORECAST))
+    one = show(view, qtbot, *parts)
+    tools.set_rows([], "")
+    assert calls_of(one) == ["Calculator, no result", "forecast, no result"]
+    made = ToolActivity(
+        1, 1, ANSWER, "2", FORECAST.id, "forecast", "weather", "{}", "", CallState.RUNNING,
+        Allowed.ONCE, 0.0,
+    )  # fmt: skip
+    tools.set_activity([made], 1)
+    assert calls_of(one)[1] == "forecast, of the server weather, no result"
+
+
+class Painted(QObject):
+    """Keeps what is painted of a widget."""
+
+    def __init__(self, watched: QWidget) -> None:
+        super().__init__(watched)
+        self.region = QRegion()
+        watched.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        if isinstance(event, QPaintEvent):
+            self.region = self.region.united(event.region())
+        return False
+
+
+def test_what_a_card_leaves_when_it_becomes_smaller_is_painted_over(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    one = show(view, qtbot, call(1), streaming=True)
+    tools.set_live(live(1))
+    flush()
+    end = at(view, QPointF(0.0, one.height))
+    painted = Painted(view.viewport())
+    tools.set_live(live(1, phase=CallPhase.RUNNING, began=time.monotonic()))
+    flush()
+    assert at(view, QPointF(0.0, one.height)).y() < end.y() - 100
+    assert painted.region.contains(end - QPoint(0, 4))
+
+
+def test_the_whole_frame_of_an_open_card_follows_the_mouse(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    one = show(view, qtbot, *DONE)
+    view.message_layout.toggle_row(1, 1)
+    frame = one.rows[1].frame
+    assert (frame.top(), frame.bottom()) in one.hover_bands()
+
+
+def test_long_lines_of_a_result_are_broken_and_its_text_stays(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    long = (
+        " ".join(f"word{number}" for number in range(60)) + "\n\n" + "x" * 300 + "é\U0001f600 end"
+    )
+    one = show(view, qtbot, call(1), ToolResultPart("sum", long, "1"))
+    view.message_layout.toggle_row(1, 0)
+    block = next(part.view for part in one.parts if isinstance(part.view, CodeView))
+    assert not block.horizontal_scroll.overflows
+    assert block.code == block.text(0, block.length) == long
+    rows = list(block.areas(0, block.length))
+    assert len(rows) > 6
+    assert max(area.right() for area in rows) <= one.column
+    first, second = rows[:2]
+    there = block.hit(second.left() + 1, second.center().y())
+    assert block.text(there - 1, there) == " "  # where the first line was broken
+    assert block.hit(first.left() + 1, first.center().y()) == 0
+    view.resize(500, 700)
+    wait_for_layout(view, qtbot)
+    assert len(list(block.areas(0, block.length))) > len(rows)
+    as_json = show(view, qtbot, call(1), ToolResultPart("sum", json.dumps(["x" * 300]), "1"))
+    block = next(part.view for part in as_json.parts if isinstance(part.view, CodeView))
+    assert block.horizontal_scroll.overflows
 
 
 def test_cards_stand_side_by_side_where_there_is_room(
