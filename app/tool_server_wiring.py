@@ -64,6 +64,7 @@ def connect_tool_servers(window: Window, controller: Controller) -> None:
 
     def wire_panel(content: PanelContent) -> None:
         content.tools.servers_requested.connect(window.servers.open)
+        content.tools.stopped.started.connect(servers.switch)
 
     def use_prompt(server: str, name: str) -> None:
         tools.server_offers.use_prompt(server, name)

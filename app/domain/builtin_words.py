@@ -49,9 +49,9 @@ def about_of(name: str) -> str:
     """What the built-in tool with this name does; what a model is told of it is in English."""
     match name:
         case "calculate":
-            return tr("Calculates exactly, also with percentages and units.")
+            return tr("Calculates exactly, also with units.")
         case "date_and_time":
-            return tr("Knows date and time, and calculates with them.")
+            return tr("Tells the date and time, and counts days.")
         case "read_file":
             return tr("Reads files that you picked for this chat.")
         case "list_folder":
@@ -59,7 +59,7 @@ def about_of(name: str) -> str:
         case "write_file":
             return tr("Writes text files into folders that you picked.")
         case "search_documents":
-            return tr("Finds passages in the documents of this chat.")
+            return tr("Finds passages in this chat's documents.")
         case "search_chats":
             return tr("Finds messages in all your chats.")
         case "fetch_page":
@@ -67,6 +67,6 @@ def about_of(name: str) -> str:
         case "search_web":
             return tr("Searches with the service of your choice.")
         case "run_python":
-            return tr("Runs small programs, without files and network.")
+            return tr("Runs programs without files or network.")
         case _:
             return ""

@@ -87,7 +87,7 @@ class PanelContent(QWidget):
         self.policy = PolicySection()
         self.adapters = AdapterSection(self._state, states.adapters)
         self.documents = DocumentsSection(states.collections)
-        self.tools = ToolsSection(states.tools)
+        self.tools = ToolsSection(states.tools, states.tool_servers)
         self.sections: dict[str, Section] = {
             section.part: section
             for section in (

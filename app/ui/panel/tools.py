@@ -9,10 +9,12 @@ from PySide6.QtWidgets import QVBoxLayout
 
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat
 from app.state.chat_settings import ShownSettings
+from app.state.tool_servers import ToolServersState
 from app.state.tools import ToolRow, ToolsState
 from app.system.translation import number, sentences, tr, trn
 from app.ui.panel.section import Section, note
 from app.ui.panel.tool_paths import ToolPathList
+from app.ui.tools.stopped_servers import StoppedServers
 from app.ui.tools.switches import ToolSwitch, ToolSwitches, facts_words
 from app.ui.widgets.controls import TextButton, align_text_at_start, label, set_property
 
@@ -24,13 +26,14 @@ class ToolsSection(Section):
     servers_requested = Signal()  # the page of MCP servers
     paths_wanted = Signal(object)  # tuple of Path: what is there is to be looked at
 
-    def __init__(self, state: ToolsState) -> None:
+    def __init__(self, state: ToolsState, servers: ToolServersState) -> None:
         super().__init__("tools")
         self._state = state
         self._settings = NO_SETTINGS
         self._looked: tuple[Path, ...] = ()
         self.words = note("")
         self.switches = ToolSwitches(has_servers=True)
+        self.stopped = StoppedServers(servers)
         self.total = label("", "secondary", wraps=True)
         self.paths = ToolPathList()
         self.activity_button = TextButton(tr("What tools did…"), "link")
@@ -41,7 +44,7 @@ class ToolsSection(Section):
             align_text_at_start(button)
             foot.addWidget(button)
             foot.setAlignment(button, Qt.AlignmentFlag.AlignLeading)
-        for part in (self.words, self.switches, self.total, self.paths):
+        for part in (self.words, self.switches, self.stopped, self.total, self.paths):
             self.body.addWidget(part)
         self.body.addLayout(foot)
         self.activity_button.clicked.connect(self.activity_requested)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chat.settings.tool_paths import ToolPaths
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, ChatSettings
 from app.state.chat_settings import ShownSettings
+from app.state.tool_servers import ServerPhase, ServerRow, ToolServersState
 from app.state.tools import PathKind, ToolRow, ToolsState
 from app.system.worker import BackgroundWorker
 from app.ui.panel.tools import ToolsSection
@@ -28,8 +29,8 @@ class Panel:
     """The section without a panel around it, and the settings of a chat that it changes."""
 
     def __init__(self) -> None:
-        self.settings, self.tools = NO_SETTINGS, ToolsState()
-        self.section = ToolsSection(self.tools)
+        self.settings, self.tools, self.servers = NO_SETTINGS, ToolsState(), ToolServersState()
+        self.section = ToolsSection(self.tools, self.servers)
         self.section.edited.connect(self._edit)
         self.section.resize(336, 900)
 
@@ -74,6 +75,12 @@ def in_window(stage: Stage) -> ToolsSection:
     stage.window.open_panel("tools")
     stage.wait_for_animations()
     return stage.window.panel.content.tools
+
+
+def texts(lines: QWidget) -> list[str]:
+    """What labels of a widget say."""
+    flush()
+    return [each.text() for each in lines.findChildren(QLabel) if each.isVisibleTo(lines)]
 
 
 def words(section: ToolsSection) -> list[str]:
@@ -140,6 +147,30 @@ def test_all_tools_of_a_server_are_switched_at_once(panel: Panel, section: Tools
     assert head.text() == "All off"
     head.click()
     assert panel.settings.tools == (CALCULATE.id,)
+
+
+def test_servers_that_are_on_and_do_not_run_say_so_with_start(
+    panel: Panel, section: ToolsSection
+) -> None:
+    kept = ServerRow("a", "Notes", "notes", is_on=True, asks_first=False)
+    off = replace(kept, id="b", name="Off", is_on=False)
+    unknown = replace(kept, id="c", name="New", asks_first=True)
+    started: list[tuple[str, bool]] = []
+    section.stopped.started.connect(lambda *values: started.append(values))
+    assert section.stopped.isHidden()
+    panel.servers.set_rows((kept, off, unknown))
+    assert texts(section.stopped) == ["Notes is not running."]
+    section.stopped.buttons["a"].click()
+    assert started == [("a", True)]
+    panel.servers.set_rows((replace(kept, phase=ServerPhase.STARTING),))
+    assert texts(section.stopped) == ["Notes starts…"]
+    assert not section.stopped.buttons
+    failed = replace(kept, phase=ServerPhase.FAILED, problem="Notes ended with exit code 3.")
+    panel.servers.set_rows((failed,))
+    assert texts(section.stopped) == ["Notes ended with exit code 3."]
+    assert section.stopped.buttons["a"].accessibleName() == "Start: Notes"
+    panel.servers.set_rows((replace(kept, phase=ServerPhase.READY),))
+    assert section.stopped.isHidden()
 
 
 def test_without_servers_no_heading_says_that_tools_are_built_in(
