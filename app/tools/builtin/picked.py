@@ -28,7 +28,8 @@ _CLOSED = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOINHERIT", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK | _CLOSED
 _FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _NO_LINK | _CLOSED
 NONE_PICKED = (
-    "No file or folder is picked for this chat. Ask the user to pick one with the tools' menu."
+    "No file or folder is picked for this chat. Ask the user to pick one below Tools in the chat's"
+    " settings."
 )
 
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.domain.tool_servers import ServerDraft, ServerRow, StartQuestion
 from app.state.tool_servers import ToolServersState
-from app.system.translation import isolated, tr
+from app.system.translation import isolated, sentences, tr
 from app.ui.file_dialogs import choose_servers
 from app.ui.settings.fields import segments_style
 from app.ui.theme.palette import Palette
@@ -51,14 +51,13 @@ class ServersPage(ScrollPage):
         self._opened = ""  # id of the server whose details are shown
         self._draft: ServerDraft | None = None  # that the editor shows
         self.cards: dict[str, ServerCard] = {}
-        self.hint = wrapped(
-            tr(
-                "A server gives your models more tools, such as files, calendars or databases. It "
-                "is a program on this computer, or an address. A program can do all that you can "
-                "do here: start only what you trust. Its tools are switched on in the settings of "
-                "a chat."
-            )
+        hint = tr(
+            "A server gives your models more tools, such as files, calendars or databases. It "
+            "is a program on this computer, or an address. A program can do all that you can "
+            "do here: start only what you trust."
         )
+        place = tr("Its tools are switched on in the settings of a chat.")
+        self.hint = wrapped(sentences(hint, place))
         self.none = wrapped(
             tr(
                 "No server yet. Add one by hand, or import the file of another program: "

@@ -8,9 +8,9 @@ from typing import cast
 
 from app.domain.builtin_words import title_of
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
-from app.domain.tool_words import indented
+from app.domain.tool_words import indented, seconds_words
 from app.domain.visible_text import on_one_line, written_out
-from app.system.translation import isolated, number, tr
+from app.system.translation import isolated, tr
 from app.ui.widgets.direction import has_right_to_left
 from app.ui.widgets.units import moment
 
@@ -91,8 +91,7 @@ def facts(call: ToolActivity, *, is_live: bool, with_chat: bool = True) -> str:
     if with_chat:
         parts.append(apart(call.title) or tr("deleted chat"))
     parts.append(allowed_words(call.allowed))
-    if call.seconds:
-        parts.append(tr("{seconds} s", seconds=number(call.seconds, 1)))
+    parts.append(seconds_words(call.seconds))
     return " · ".join(filter(None, parts))
 
 
