@@ -526,7 +526,7 @@ class MessageView:
             style = self._style
             self.error = Flow((Run(below),), style, style.note_face)
             self.error.layout(self._column)
-            bottom += self.error.height + (8 if self.parts else 0)
+            bottom += self.error.height + (8 if self._end else 0)
         self.content_end = bottom
         self.place_tools(self.end_beside)
 

@@ -117,6 +117,9 @@ def test_a_click_opens_a_call_in_full_and_its_chat(window: Window) -> None:
     assert details.isHidden()
     QTest.keyClick(rows, Qt.Key.Key_Return)
     assert details.isVisible()
+    QTest.keyClick(rows, Qt.Key.Key_Escape)  # the page stays
+    assert details.isHidden()
+    assert rows.isVisible()
 
 
 def test_texts_of_tools_are_plain_and_hide_nothing(window: Window) -> None:

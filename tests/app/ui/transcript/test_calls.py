@@ -13,7 +13,7 @@ from PySide6.QtGui import QAccessible, QContextMenuEvent, QPaintEvent, QRegion
 from PySide6.QtWidgets import QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.domain.message import MessageState
+from app.domain.message import MessageState, StopReason
 from app.domain.parts import CallEnd, Part, TextPart, ToolCallPart, ToolResultPart
 from app.domain.tool_activity import Allowed, CallState, ToolActivity
 from app.state.tools import CallPhase, ToolsState
@@ -82,6 +82,17 @@ def test_tools_that_are_off_keep_the_titles_and_servers_that_are_known(
     )  # fmt: skip
     tools.set_activity([made], 1)
     assert calls_of(one)[1] == "forecast, of the server weather, no result"
+
+
+def test_what_ended_an_answer_stands_clear_of_its_last_card(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    one = show(view, qtbot, call(1))
+    view.update_message(
+        replace(one.message, state=MessageState.STOPPED, stop=StopReason.TOOL_CALLS)
+    )
+    assert one.error is not None
+    assert one.content_end - one.error.height >= one.rows[0].frame.bottom() + 8
 
 
 class Painted(QObject):
