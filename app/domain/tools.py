@@ -99,7 +99,10 @@ class ToolSource(Protocol):
         ...
 
     def changes(self, id: str, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
-        """What a call changes or sends, in words for the user: one sentence each; none: nothing."""
+        """What a call changes or sends, in words for the user: one sentence each; none: nothing.
+
+        Raises ToolError if it cannot be carried out: then the user is not asked.
+        """
         ...
 
     def scope(self, id: str, arguments: Mapping[str, Any]) -> str:

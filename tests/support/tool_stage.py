@@ -63,6 +63,8 @@ class FakeTools:
         return self.specs
 
     def changes(self, id: str, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
+        if arguments.get("text") == "nowhere":
+            raise ToolError("No folder is picked.")
         return () if id == ADD.id else (f"Writes {arguments.get('text')}",)
 
     def scope(self, id: str, arguments: Mapping[str, Any]) -> str:

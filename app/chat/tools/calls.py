@@ -221,7 +221,10 @@ class ToolCalls:
         allowed = self._grants.allowed(tool, scope, made.conversation)
         repeated = part.call in made.repeated and allowed is not Allowed.NO_EFFECT
         if allowed is None or repeated:
-            consent, text = await self._consent(made, call, tool, arguments, scope, repeated)
+            try:
+                consent, text = await self._consent(made, call, tool, arguments, scope, repeated)
+            except ToolError as error:
+                return _result(part, "", str(error))
             if call.is_stopped:
                 return _result(part, CallEnd.STOPPED, _STOPPED)
             if consent is Consent.DENY:
@@ -283,7 +286,9 @@ class ToolCalls:
         scope: str,
         repeated: bool,
     ) -> tuple[Consent, str]:
-        """Ask the user; with the arguments as the user left them."""
+        """Ask the user; with the arguments as the user left them. Raises ToolError if it cannot
+        be carried out.
+        """
         chat = self._state.settings(made.conversation)
         context = CallContext(made.conversation, chat.readable, chat.writable)
         changes = partial(self._offered.source.changes, tool.id, arguments, context)

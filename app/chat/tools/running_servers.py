@@ -401,7 +401,7 @@ def _renamed(server: str, tools: Iterable[ToolSpec]) -> str:
         if each.id.startswith(f"{server}/") and each.name != safe_name(each.id.partition("/")[2])
     ]
     taken = tr("Other tools have such names too; models know these as {names}.",
-               names=listed(names[:_MOST_NAMED]))  # fmt: skip
+               names=listed([*names[:_MOST_NAMED], "…"][: len(names)]))  # fmt: skip
     return taken if names else ""
 
 

@@ -62,12 +62,9 @@ class BuiltInTools:
         return [tool.spec for tool in self._tools.values()]
 
     def changes(self, id: str, arguments: Mapping[str, Any], context: CallContext) -> Sequence[str]:
-        """What a call changes or sends; nothing for one that will fail."""
-        try:
-            tool = self._of(id)
-            return tuple(tool.changes(fit(arguments, tool.spec.schema), context))
-        except ToolError:
-            return ()
+        """What a call changes or sends; raises ToolError for one that will fail."""
+        tool = self._of(id)
+        return tuple(tool.changes(fit(arguments, tool.spec.schema), context))
 
     def scope(self, id: str, arguments: Mapping[str, Any]) -> str:
         """What else consent is bound to; nothing for a call that will fail."""

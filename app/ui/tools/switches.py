@@ -181,11 +181,13 @@ class ToolSwitches(QWidget):
             return _heading(server)
         head = QWidget()
         line = QHBoxLayout(head)
-        line.setContentsMargins(0, 0, 0, 0)
+        line.setContentsMargins(0, 8, 0, 0)
+        words = _heading(server)
+        words.setContentsMargins(0, 0, 0, 0)
         button = self.heads[server] = TextButton("", "link")
         button.clicked.connect(partial(self._switch_server, server))
-        line.addWidget(_heading(server), 1)
-        line.addWidget(button, 0, Qt.AlignmentFlag.AlignBottom)
+        line.addWidget(words, 1)
+        line.addWidget(button)
         return head
 
     def _show_head(self, server: str, found: Sequence[ToolSwitch]) -> None:

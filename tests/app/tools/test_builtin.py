@@ -122,12 +122,14 @@ def test_a_tool_with_a_problem_is_not_called() -> None:
         call("search_web", query="x")
 
 
-def test_a_call_that_will_fail_changes_nothing_and_has_no_scope() -> None:
+def test_a_call_that_will_fail_says_so_before_consent_and_has_no_scope() -> None:
     made = source()
-    assert made.changes("builtin/write_file", {"path": "a"}, CONTEXT) == ()
+    with pytest.raises(ToolError, match="folder"):
+        made.changes("builtin/write_file", {"path": "a"}, CONTEXT)
     assert made.scope("builtin/fetch_page", {"address": "file:///x"}) == ""
     assert made.scope("builtin/fetch_page", {"address": "https://a.org/b"}) == "a.org"
-    assert made.changes("builtin/none", {}, CONTEXT) == ()
+    with pytest.raises(ToolError, match="There is no tool"):
+        made.changes("builtin/none", {}, CONTEXT)
 
 
 def test_a_fault_of_a_tool_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:

@@ -296,6 +296,19 @@ def test_a_failed_call_is_told_to_the_model(start: Start) -> None:
     assert (result.text, result.failed, result.end) == ("The note cannot be written.", True, "")
 
 
+def test_a_call_that_cannot_be_carried_out_asks_nobody(start: Start, source: FakeTools) -> None:
+    stage = start()
+    stage.controller.send("Write")
+    stage.drain()
+    called(stage, ("write_note", {"text": "nowhere"}))
+    asks_again(stage)
+    [result] = results(last(stage))
+    assert (result.text, result.failed, result.end) == ("No folder is picked.", True, "")
+    assert not source.calls
+    until(lambda: bool(stage.states.tools.activity))
+    assert stage.states.tools.activity[0].allowed is Allowed.NOBODY
+
+
 def test_a_long_result_is_cut_and_kept_in_a_file(start: Start, source: FakeTools) -> None:
     source.result = lambda arguments: "x" * 1_000_000
     stage = start()
