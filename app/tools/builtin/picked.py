@@ -74,7 +74,10 @@ def writable(context: CallContext) -> list[Root]:
     picks = context.writable
     found = [root for root in _roots(picks) if not root.is_file] if picks else []
     if not found:
-        raise ToolError("No folder to write to is picked for this chat. Ask the user to pick one.")
+        raise ToolError(
+            "No folder to write to is picked for this chat. Ask the user to add one below Tools in the"
+            " chat's settings, and to let tools write into it."
+        )
     return found
 
 

@@ -49,8 +49,8 @@ class ToolsSection(Section):
         self.body.addLayout(foot)
         self.activity_button.clicked.connect(self.activity_requested)
         self.servers_button.clicked.connect(self.servers_requested)
-        self.switches.switched.connect(lambda id, on: self._switch((id,), on))
-        self.switches.several_switched.connect(self._switch)
+        self.switches.switched.connect(self._switch)
+        self.switches.several_switched.connect(self._switch_several)
         self.switches.rebuilt.connect(self._mark)
         self.paths.changed.connect(self._change_paths)
         state.rows_changed.connect(self.refresh)
@@ -134,7 +134,10 @@ class ToolsSection(Section):
         self.marked = tuple(row.switch for row in self.switches.rows.values())
         self.show_changed(not self.mark.isHidden())
 
-    def _switch(self, ids: tuple[str, ...], on: bool) -> None:
+    def _switch(self, id: str, on: bool) -> None:
+        self._switch_several((id,), on)
+
+    def _switch_several(self, ids: tuple[str, ...], on: bool) -> None:
         kept = tuple(each for each in self._settings.tools if each not in ids)
         self.edit(tools=(*kept, *ids) if on else kept)
 

@@ -268,8 +268,8 @@ class QuestionsView(QWidget):
         is_own = isinstance(question, FormQuestion) and question.is_own
         if is_own or isinstance(question, StartQuestion):  # the user has just asked for it
             self.setVisible(True)
-            if (before := self.window().focusWidget()) is not None:
-                self._before = before
+            self._before = before = self._focused()
+            if before is not None:
                 before.destroyed.connect(self._forget)
             card.first.setFocus(Qt.FocusReason.OtherFocusReason)
 
@@ -281,6 +281,10 @@ class QuestionsView(QWidget):
         self._layout.removeWidget(card)
         card.hide()
         card.deleteLater()
+
+    def _focused(self) -> QWidget | None:
+        """What has the focus in the window."""
+        return self.window().focusWidget()
 
     def _forget(self) -> None:
         self._before = None
