@@ -62,9 +62,12 @@ def connect_tool_servers(window: Window, controller: Controller) -> None:
         view.page_requested.connect(open_page)
         view.agreed.connect(tools.servers.sampling.write)
 
+    def start_server(id: str, on: bool) -> None:
+        tools.servers.switch(id, on=on)
+
     def wire_panel(content: PanelContent) -> None:
         content.tools.servers_requested.connect(window.servers.open)
-        content.tools.stopped.started.connect(servers.switch)
+        content.tools.stopped.started.connect(start_server)
 
     def use_prompt(server: str, name: str) -> None:
         tools.server_offers.use_prompt(server, name)

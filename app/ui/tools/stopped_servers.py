@@ -7,8 +7,9 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.domain.tool_servers import ServerPhase, ServerRow
 from app.domain.visible_text import on_one_line, written_out
-from app.state.tool_servers import ServerPhase, ServerRow, ToolServersState
+from app.state.tool_servers import ToolServersState
 from app.system.translation import isolated, tr
 from app.ui.theme.theme import SMALL
 from app.ui.widgets.controls import TextButton, label
