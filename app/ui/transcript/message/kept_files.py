@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication, QPainter, QPen
 
-from app.documents.source import ExtractionFault
 from app.domain.file_words import image_name
 from app.domain.parts import KeptFile, ToolResultPart
 from app.domain.tool_files import left_out_sentence
 from app.markdown.blocks import Block, Paragraph, Place, Run
-from app.state.document_faults import fault_sentence
 from app.system.byte_size import size
 from app.system.translation import isolated, tr
 from app.ui.blocks.blocks import BlockButton, Canvas, TextView
@@ -59,6 +57,9 @@ def kept_files(result: ToolResultPart) -> KeptFiles | None:
 
 def _fault(file: KeptFile) -> str:
     """Why a picture is not shown."""
+    from app.documents.source import ExtractionFault
+    from app.state.document_faults import fault_sentence
+
     try:
         return fault_sentence(isolated(file.name), ExtractionFault(file.fault))[0]
     except ValueError:  # one of a later version

@@ -167,7 +167,7 @@ def test_two_calls_at_once_start_a_server_that_died_again_together(start: Start)
     stage.look()
     stage.add("dies")
     stage.allow()
-    with pytest.raises(ToolError, match="ended in the middle"):
+    with pytest.raises(ToolError, match="ended with exit code 3"):
         call(stage, text="a")
     stage.reaches(ServerPhase.FAILED)
     source, id = stage.servers.source(), f"{stage.row().id}/echo"

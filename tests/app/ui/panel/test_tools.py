@@ -13,8 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chat.settings.tool_paths import ToolPaths
 from app.domain.chat_settings import NO_SETTINGS, AnswerFormat, ChatSettings
+from app.domain.tool_servers import ServerPhase, ServerRow
 from app.state.chat_settings import ShownSettings
-from app.state.tool_servers import ServerPhase, ServerRow, ToolServersState
+from app.state.tool_servers import ToolServersState
 from app.state.tools import PathKind, ToolRow, ToolsState
 from app.system.worker import BackgroundWorker
 from app.ui.panel.tools import ToolsSection
