@@ -179,7 +179,7 @@ def test_two_calls_at_once_start_a_server_that_died_again_together(start: Start)
     loop = stage.controller.tools.thread_of_tools.loop
     future = asyncio.run_coroutine_threadsafe(both(), loop)
     until(future.done)
-    assert ["ended in the middle" in str(each) for each in future.result()] == [True, True]
+    assert ["ended with exit code 3" in str(each) for each in future.result()] == [True, True]
 
 
 def test_servers_are_shown_again_after_an_unexpected_fault(
