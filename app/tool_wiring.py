@@ -75,9 +75,10 @@ def _connect_activity(window: Window, controller: Controller, page: ActivityPage
     def export(path: Path) -> None:
         tools.export_activity(path, failed)
 
-    def open_chat(conversation: int, message: int) -> None:
+    def open_chat(conversation: int, message: int, call: str) -> None:
         window.close_page()
         controller.open_conversation(conversation)
+        window.transcript.calls.show_call(message, call)
 
     page.calls.more_requested.connect(tools.show_activity)
     page.calls.chat_requested.connect(open_chat)

@@ -42,7 +42,7 @@ class CallsView(QWidget):
     """Shows the calls of the state; emits the user's requests as signals."""
 
     more_requested = Signal(int)  # how many calls the state is to have
-    chat_requested = Signal(object, object)  # ids of a chat and of a message in it
+    chat_requested = Signal(object, object, str)  # ids of a chat, a message in it, and a call
 
     def __init__(self, state: ToolsState) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ class CallsView(QWidget):
 
     def _open_chat(self) -> None:
         if (call := self._chosen) is not None and call.title:
-            self.chat_requested.emit(call.conversation, call.message)
+            self.chat_requested.emit(call.conversation, call.message, call.call)
 
     def _pick_state(self, value: object) -> None:
         self._chosen_state = str(value)

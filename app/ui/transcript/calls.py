@@ -59,6 +59,7 @@ class Calls(QObject):
         self._made: dict[int, dict[str, ToolActivity]] = {}  # by message and call
         self._waiting: set[int] = set()  # messages whose output has grown
         self._wanted: Key | None = None  # consent that is to have the focus when it is there
+        self._sought: Key | None = None  # call that is to be scrolled to when its chat is shown
         self._focus_before: QWidget | None = None
         self._output = QTimer(self, singleShot=True, interval=OUTPUT_MILLISECONDS)
         self._output.timeout.connect(self._show_waiting)
@@ -170,6 +171,20 @@ class Calls(QObject):
         for key, card in self.consents.items():
             card.show_call(asking[key])
         self.move()
+        if self._sought is not None:
+            self.show_call(*self._sought)
+
+    def show_call(self, message: int, call: str) -> None:
+        """Scroll to the card of a call, now or when its chat is shown."""
+        layout, self._sought = self._layout, (message, call)
+        index = layout.stack.index_of(message)
+        if index is None:
+            return
+        self._sought = None
+        layout.stack.build(index)
+        layout.scroller.relayout()
+        area = layout.stack.views[index].cards.area_of(call)
+        layout.scroll_to(layout.offset() + layout.message_top(index) + area.top() - _ABOVE)
 
     def _asking(self) -> dict[Key, LiveCall]:
         if self._state is None:

@@ -97,7 +97,7 @@ def test_every_call_says_what_was_called_when_where_and_who_allowed_it(window: W
 
 def test_a_click_opens_a_call_in_full_and_its_chat(window: Window) -> None:
     page = opened(window)
-    details, chats = page.calls.details, list[tuple[object, object]]()
+    details, chats = page.calls.details, list[tuple[object, ...]]()
     page.calls.chat_requested.connect(lambda *ids: chats.append(ids))
     assert details.isHidden()
     rows = page.calls.list
@@ -109,7 +109,7 @@ def test_a_click_opens_a_call_in_full_and_its_chat(window: Window) -> None:
     assert details.result.text() == "Not found"
     assert details.chat_button.text() == "Open the chat “Money”"
     details.chat_button.click()
-    assert chats == [(1 << 40, 7)]
+    assert chats == [(1 << 40, 7, "call_3")]
     QTest.keyClick(rows, Qt.Key.Key_Down)  # the next one, which is of a deleted chat
     assert details.result.text() == "milk"
     assert (details.chat_button.text(), details.chat_button.isEnabled()) == ("deleted chat", False)

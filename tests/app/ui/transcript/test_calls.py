@@ -341,6 +341,25 @@ def test_find_opens_the_card_with_the_words(
     assert [row.folded for row in one.rows] == [True, False, True]
 
 
+def test_a_call_is_scrolled_to_when_its_chat_is_shown(
+    view: Transcript, qtbot: QtBot, tools: ToolsState
+) -> None:
+    long = TextPart("\n\n".join(f"Line {n}." for n in range(200)))
+    answer = said(long, *DONE, long)
+    view.calls.show_call(ANSWER, "2")
+    view.set_messages([replace(answer, id=ANSWER + 7)])
+    wait_for_layout(view, qtbot)
+    assert view.at_end
+    show(view, qtbot, *answer.parts)
+    index = len(view.message_layout.stack.views) - 1
+    area = view.message_layout.stack.views[index].cards.area_of("2")
+    top = view.message_layout.message_top(index) + area.top()
+    assert 0 <= top < view.viewport().height() / 2
+    view.message_layout.jump_to_end()
+    show(view, qtbot, *answer.parts)
+    assert view.at_end, "once"
+
+
 def test_an_answer_can_be_written_again_from_a_call(
     view: Transcript, qtbot: QtBot, tools: ToolsState
 ) -> None:
