@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.domain.tools import CallContext, ToolError, ToolOutcome, ToolSpec
 from app.system.secret_store import SecretStore
-from app.system.translation import number, sentences, tr
+from app.system.translation import listed, number, sentences, tr
 from app.tools.mcp.entries import EntryStore
 from app.tools.mcp.entry import ServerEntry
 from app.tools.mcp.errors import SessionEnded, StartError
@@ -327,13 +327,13 @@ class _Server:
         added, changed, removed = changes_of(self._known, session.tools)
         self._known = session.tools
         if added or changed or removed:
-            notice = tr(
-                "{name} changed its tools: {added} new, {changed} changed, {removed} removed.",
-                name=self.status.name,
-                added=number(added),
-                changed=number(changed),
-                removed=number(removed),
+            what = (
+                tr("{count} new", count=number(added)) * bool(added),
+                tr("{count} changed", count=number(changed)) * bool(changed),
+                tr("{count} removed", count=number(removed)) * bool(removed),
             )
+            changes, name = listed(what), self.status.name
+            notice = tr("{name} changed its tools: {changes}.", name=name, changes=changes)
             notice = sentences(notice, self._cut_words(session))
             self.log.add(notice)
             self.status = replace(self.status, notice=notice, tools=len(session.tools))

@@ -69,7 +69,7 @@ def test_a_description_that_changes_changes_the_digest_and_is_noticed(tmp_path: 
         after = made.servers.tools()[0]
         assert before.id == after.id
         assert before.digest != after.digest
-        assert "0 new, 1 changed, 0 removed" in made.status.notice
+        assert "changed its tools: 1 changed." in made.status.notice
         assert made.changes >= 2
 
     with_server(tmp_path, "rug", use)
