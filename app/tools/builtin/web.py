@@ -252,5 +252,9 @@ def check_status(reply: Reply) -> None:
 
 
 def host_of(address: str) -> str:
-    """Host and port of an address, as consent is bound to it; raises ToolError."""
-    return parsed(address).netloc
+    """Host and port of an address, as consent is bound to it; raises ToolError.
+
+    Where the way is not encrypted, that is part of it: others can read and change what is sent.
+    """
+    found = parsed(address)
+    return found.netloc if found.scheme == "https" else f"{found.scheme}://{found.netloc}"

@@ -231,7 +231,7 @@ def test_what_is_no_address_of_a_page_is_refused(address: str, said: str) -> Non
     [
         ("https://Example.ORG/a?b", "example.org"),
         ("example.org/a", "example.org"),
-        ("http://example.org:80", "example.org"),
+        ("http://example.org:80", "http://example.org"),
         ("https://example.org:8443/", "example.org:8443"),
         ("https://b\u00fccher.example/", "xn--bcher-kva.example"),
         ("localhost:8080/x", "localhost:8080"),
