@@ -50,7 +50,9 @@ NO_TEXTS = {
         "The tools are: {…}.",
         "No tools can be called now.",
         "There is no tool {…}. {…}",
+        "This tool was changed meanwhile, and was not called.",
     },
+    "app/chat/tools/kept_files.py": {"({…} not kept.)", "1 file was", "{…} files were"},
     "app/chat/tools/running_servers.py": {
         *("tool servers.json", "tool server keys.json", "tool logins.json"),  # names of files
         "{…} was changed and waits for the user's consent.",  # this and the next for the model
@@ -58,10 +60,7 @@ NO_TEXTS = {
         "This tool is another one since its server was started again.",
     },
     "app/chat/tools/server_offers.py": {"server resource"},  # a kind of notice
-    "app/chat/tools/servers.py": {
-        "tool servers.json",  # name of a file
-        "The server of this tool is not running.",  # for the model
-    },
+    "app/chat/tools/servers.py": {"The server of this tool is not running."},  # for the model
     "app/chat/tools/services.py": {
         "replaced files",  # name of a folder
         "This chat has no documents that can be searched.",  # this and the next for the model
@@ -70,6 +69,7 @@ NO_TEXTS = {
         "the folder of replaced files as {…}",
     },
     "app/chat/tools/sources.py": {"tool keys"},  # name of a thread
+    "app/chat/tools/tools.py": {"tool servers.json"},  # name of a file
     "app/chat/updates.py": {"other version"},  # a kind of notice
     "app/library/better_model.py": {"better model"},  # a kind of notice
     "app/library/gpu_support.py": {"gpu support", "GPU support"},  # a kind of notice, a thread
@@ -111,6 +111,7 @@ NO_TEXTS = {
         "word {…}",
         "tool {…}",
     },  # keys
+    "app/ui/transcript/message/kept_files.py": {"show {…}", "save {…}"},  # keys
     "app/ui/transcript/paint.py": {"tool {…}"},
     "app/ui/file_dialogs.py": {
         "{…} (*.gguf *.GGUF)",
