@@ -7,6 +7,7 @@ import atexit
 import io
 import linecache
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -54,6 +55,7 @@ def _be_fresh(path: Sequence[str]) -> None:
     for name in os.environ.keys() - KEPT:  # a bundle sets some for itself
         del os.environ[name]
     sys.dont_write_bytecode = True
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the app was started so
     for name, descriptor in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         file = io.FileIO(descriptor, "w" if descriptor else "r", closefd=False)
         buffer = io.BufferedWriter(file) if descriptor else io.BufferedReader(file)

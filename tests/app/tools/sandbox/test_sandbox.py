@@ -100,6 +100,18 @@ def test_a_program_prints_as_python_does_and_the_value_of_its_last_line(
 
 
 @linux
+def test_a_program_can_be_interrupted_though_the_app_was_started_in_the_background() -> None:
+    """A shell without job control has its background programs ignore SIGINT, and so their children."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        result = run("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (result.ending, result.status) == (Ending.FINISHED, 1)
+    assert "KeyboardInterrupt" in result.output
+
+
+@linux
 def test_a_traceback_names_the_lines_of_the_program_only() -> None:
     result = run("def f():\n    return {}['key']\nf()")
     assert result.output.startswith('Traceback (most recent call last):\n  File "program.py"')
@@ -268,7 +280,7 @@ def test_the_processor_time_of_all_threads_counts() -> None:
         ("raise KeyboardInterrupt", 1),
         ("import ctypes\nctypes.string_at(0)", -signal.SIGSEGV),
         ("import os\nos.abort()", None),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass", 1),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGINT)", 1),
         (
             "import sys\nsys.setrecursionlimit(10**9)\nf = lambda _: sorted([1], key=f)\nf(1)",
             -signal.SIGSEGV,
