@@ -46,7 +46,7 @@ def title_of(name: str) -> str:
 
 
 def about_of(name: str) -> str:
-    """What the built-in tool with this name does; what a model is told of it is in English."""
+    """Description of a built-in tool for the user, translated; the model's is in English."""
     match name:
         case "calculate":
             return tr("Calculates exactly, also with units.")

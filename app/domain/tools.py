@@ -36,7 +36,7 @@ class ToolSpec:
     effects: frozenset[Effect] = frozenset()
     origin: str = ""  # what answers it: the server's command or address with headers; "": built in
     problem: str = ""  # why it cannot be used on this computer now, one sentence; "": it can
-    about: str = ""  # what it does, one line for the window; "": as the model is told
+    about: str = ""  # description for the window, one line; "": `description` is shown
 
     @property
     def digest(self) -> str:

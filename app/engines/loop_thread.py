@@ -1,4 +1,4 @@
-"""Loop thread: an event loop on a thread of its own, which starts when it is first needed."""
+"""Background thread that runs an asyncio event loop; started by the first coroutine."""
 
 from __future__ import annotations
 

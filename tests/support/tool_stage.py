@@ -148,6 +148,13 @@ def called(stage: Stage, *calls: tuple[str, dict[str, Any]], text: str = "") -> 
     stage.drain()
 
 
+def asked(stage: Stage, *calls: tuple[str, dict[str, Any]], text: str = "") -> None:
+    """The user writes something, and the model calls tools."""
+    stage.controller.send("Do it")
+    stage.drain()
+    called(stage, *calls, text=text)
+
+
 def asks_again(stage: Stage) -> None:
     """Until the engine is asked to go on with results."""
     until(lambda: bool(stage.engine.unfinished))

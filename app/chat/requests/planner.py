@@ -57,7 +57,7 @@ class EngineTarget:
     is_alternative: bool = (
         False  # the other answer of a comparison: the context of the first one is saved
     )
-    tools: tuple[Tool, ...] = ()  # that the model is told of before `turns`
+    tools: tuple[Tool, ...] = ()  # described in the prompt, before `turns`
 
 
 def snapshot_name(conversation: int | None) -> str:

@@ -44,7 +44,7 @@ class AnswerRoom:
 
     @classmethod
     def behind(cls, parts: Parts) -> AnswerRoom:
-        """What is left behind the parts of an answer."""
+        """The bytes left to the next calls of an answer that has these parts."""
         results = (part for part in parts if isinstance(part, ToolResultPart))
         used = sum(file.size_bytes for result in results for file in result.files)
         return cls(max(MOST_ANSWER_BYTES - used, 0))

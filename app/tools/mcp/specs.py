@@ -37,7 +37,7 @@ class Listing:
         return tuple(self._made.values())
 
     def add(self, tools: Iterable[types.Tool]) -> None:
-        """Add a page of the list; what is left out is logged."""
+        """Add the tools of a page of the list; logs those that cannot be used."""
         for tool in tools:
             if not tool.name or len(tool.name) > MOST_NAME or not tool.name.isprintable():
                 self._log.add(f"a tool was left out: its name cannot be used: {tool.name[:80]}")

@@ -23,8 +23,7 @@ _AT_ONCE = 2  # programs
 _DESCRIPTION = (
     "Run a Python 3 program and return what it prints; if its last line is an expression, its value"
     " is printed too. It has the standard library only, no network, no other programs, and an empty"
-    " folder of its own. The user gets the files that it leaves there; the next call has none of"
-    " them. It may take"
+    " working folder. Files written there are given to the user, not to the next call. It may take"
     f" {_LIMITS.seconds:.0f} seconds and {_LIMITS.memory_bytes >> 20} MB of memory. Its clock is UTC."
 )
 _SCHEMA = json.dumps(

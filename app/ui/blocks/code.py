@@ -1,8 +1,8 @@
 """Code block view: a card with a header (language, Copy button) above the lines of code.
 
 Each line has a QTextLayout that is created when the line is first painted, so a block of 2,000
-lines costs no more than the 30 in the viewport, and a streamed line costs one line. Where long lines
-are broken, each piece is a line of its own, without a line break in the text behind it.
+lines costs no more than the 30 in the viewport, and a streamed line costs one line. With
+`wraps`, a long source line is laid out as several lines; copied text has no line breaks there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,33 +24,16 @@ from tool_stage import (
     FakeTools,
     answer,
     ask,
+    asked,
     asks_again,
     called,
     last,
     results,
     runs,
-    stages,
 )
 
 pytestmark = pytest.mark.usefixtures("qapp")
 Start = Callable[[], Stage]
-
-
-@pytest.fixture
-def source() -> FakeTools:
-    return FakeTools()
-
-
-@pytest.fixture
-def start(tmp_path: Path, source: FakeTools) -> Iterator[Start]:
-    yield from stages(tmp_path / "data", source)
-
-
-def asked(stage: Stage, *calls: tuple[str, dict[str, object]]) -> None:
-    """The user writes something, and the model calls tools."""
-    stage.controller.send("Do it")
-    stage.drain()
-    called(stage, *calls)
 
 
 def change_settings(stage: Stage, **values: object) -> None:

@@ -145,7 +145,8 @@ def test_the_app_starts_only_servers_that_are_to_start_with_it_and_are_as_allowe
     stage.reaches(ServerPhase.READY, "Later")
 
 
-def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(start: Start) -> None:
+def died(start: Start) -> ServerStage:
+    """A server of the shown chat has ended in a call."""
     stage = start()
     stage.look()
     stage.add("dies")
@@ -153,6 +154,11 @@ def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(star
     with pytest.raises(ToolError, match="ended with exit code 3"):
         call(stage, text="a")
     stage.reaches(ServerPhase.FAILED)
+    return stage
+
+
+def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(start: Start) -> None:
+    stage = died(start)
     assert [each.name for each in stage.servers.source().tools()] == ["echo"]
     with pytest.raises(ToolError, match="ended with exit code 3"):  # it ran again
         call(stage, text="a")
@@ -163,13 +169,7 @@ def test_a_server_that_dies_is_started_again_by_the_next_call_and_only_once(star
 
 
 def test_two_calls_at_once_start_a_server_that_died_again_together(start: Start) -> None:
-    stage = start()
-    stage.look()
-    stage.add("dies")
-    stage.allow()
-    with pytest.raises(ToolError, match="ended with exit code 3"):
-        call(stage, text="a")
-    stage.reaches(ServerPhase.FAILED)
+    stage = died(start)
     source, id = stage.servers.source(), f"{stage.row().id}/echo"
 
     async def both() -> list[ToolOutcome | BaseException]:
